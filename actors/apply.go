@@ -1,0 +1,340 @@
+package actors
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/rs/zerolog"
+
+	"queen/actors/machine/catalog"
+	"queen/actors/machine/cursor"
+	"queen/actors/machine/lease"
+	"queen/raftlog/command"
+	"queen/store"
+	"queen/store/layout"
+)
+
+// apply is the behavior of the apply actor: it executes committed entries in log order. It has no business rules of its
+// own; it asks the actors that own the state, one command after the other, collects effects and results, and writes the
+// effects of an entry as one store batch (architecture 1.4, 5).
+type apply struct {
+	store     *store.Store
+	system    *System
+	directory *Directory
+	pending   *pending
+	log       zerolog.Logger
+
+	catalog     *Handle
+	leases      map[uint64]*Handle
+	partitions  *partitions
+	groups      *groups
+	deadLetters *Handle
+
+	holds cursor.Holds
+	// lastStamp is the greatest stamp of the entries before the one in execution.
+	lastStamp uint64
+	// published is a copy of holds for the scans of groups.
+	published atomic.Pointer[cursor.Holds]
+
+	// committed gets the outcome of the newest store commit.
+	committed chan error
+
+	// The rest is of the entry and the command in execution.
+	batch   *store.Batch
+	term    uint64
+	header  *command.Header
+	now     uint64
+	minted  uint64
+	touched []*Handle
+	wakes   map[uint64]*appendedNote
+	publish map[uint64]struct{}
+	after   []func()
+}
+
+// attempts is how often a command is tried when actors die under it, before that is an apply failure (architecture 5).
+const attempts = 3
+
+// ErrApplyFailed wraps the reason why an entry cannot be applied. The group stops; the process stays up (cluster 13).
+var ErrApplyFailed = errors.New("entry cannot be applied")
+
+var (
+	holdsKey = layout.Meta("holds")
+	stampKey = layout.Meta("last-stamp")
+)
+
+// applyEntry asks the apply actor to execute one committed entry.
+type applyEntry struct {
+	index, term uint64
+	data        []byte
+	err         error
+}
+
+// Receive implements Behavior.
+func (a *apply) Receive(message any) {
+	m, ok := message.(*applyEntry)
+	if !ok {
+		panic("BUG: apply actor got a message it does not know")
+	}
+	m.err = a.entry(m.index, m.term, m.data)
+}
+
+func (a *apply) entry(index, term uint64, data []byte) error {
+	entry, err := command.DecodeEntry(data)
+	if err != nil {
+		return fmt.Errorf("decode entry %d: %w: %w", index, ErrApplyFailed, err)
+	}
+	a.batch, a.term, a.header = a.store.Begin(index, term), term, &entry.Header
+	results := make([]command.Result, len(entry.Items))
+	for i := range entry.Items {
+		a.now = entry.Header.StampMicros + uint64(i)
+		if results[i], err = a.command(entry.Items[i].Command); err != nil {
+			return fmt.Errorf("apply command %d of entry %d: %w: %w", i, index, ErrApplyFailed, err)
+		}
+	}
+	a.lastStamp = max(a.lastStamp, a.now)
+	a.batch.Put(stampKey, binary.BigEndian.AppendUint64(nil, a.lastStamp))
+	a.wake()
+	after := a.after
+	a.after = nil
+	committed := make(chan error, 1)
+	a.committed = committed
+	a.store.Commit(a.batch, func(err error) {
+		defer func() { committed <- err }()
+		if err != nil {
+			return // flush tells the log; the requests stay unanswered until their deadline
+		}
+		for i := range entry.Items {
+			a.pending.resolve(entry.Items[i].Request, results[i])
+		}
+		for _, f := range after {
+			f()
+		}
+	})
+	a.batch = nil
+	return nil
+}
+
+// flush waits for the store to commit the newest entry, and with it all before.
+func (a *apply) flush() error {
+	if a.committed == nil {
+		return nil
+	}
+	committed := a.committed
+	a.committed = nil
+	if err := <-committed; err != nil {
+		return fmt.Errorf("commit entry to the store: %w", err)
+	}
+	return nil
+}
+
+// command executes one command, again when an actor dies under it: the effects so far are rolled back, every actor that
+// was touched forgets what it did, and the same command meets the same state (I10).
+func (a *apply) command(c command.Command) (command.Result, error) {
+	var err error
+	for range attempts {
+		mark := a.batch.Mark()
+		a.minted, a.touched = 0, a.touched[:0]
+		wakes, after := a.wakes, len(a.after)
+		a.wakes = nil
+		var result command.Result
+		if result, err = a.execute(c); err == nil {
+			err = a.publishCatalog()
+		}
+		if err == nil {
+			a.mergeWakes(wakes)
+			return result, nil
+		}
+		if !errors.Is(err, ErrCrashed) {
+			return nil, err
+		}
+		a.batch.Rollback(mark)
+		a.wakes, a.after = wakes, a.after[:after]
+		clear(a.publish)
+		for _, handle := range a.touched {
+			handle.Reset()
+		}
+	}
+	return nil, err
+}
+
+func (a *apply) execute(c command.Command) (command.Result, error) {
+	switch c := c.(type) {
+	case command.TermStart:
+		return a.termStart(&c)
+	case command.Tick:
+		return command.Done{}, nil
+	case command.Push:
+		return a.push(&c)
+	case command.Ack:
+		return a.ack(&c)
+	case command.Extend:
+		return a.extend(&c)
+	case command.Claim:
+		return a.claim(&c)
+	case command.HandBack:
+		return a.handBack(&c)
+	case command.Register:
+		return a.register(&c)
+	case command.Configure:
+		return a.configure(&c)
+	case command.DeleteQueue:
+		return a.deleteQueue(&c)
+	case command.DeleteGroup:
+		return a.deleteGroup(&c)
+	case command.Seek:
+		return a.seek(&c)
+	case command.ChangeSubscription:
+		return a.changeSubscription(&c)
+	case command.Transaction:
+		return a.transaction(&c)
+	case command.DeadLetterDelete:
+		return a.deleteDeadLetters(&c)
+	case command.DeadLetterReplay:
+		return a.replay(&c)
+	case command.Retain:
+		return a.retain(&c)
+	case command.Sweep:
+		return a.sweep(&c)
+	case command.MoveChunks:
+		return a.moveChunks(&c)
+	default:
+		return nil, fmt.Errorf("execute %T: no such command", c)
+	}
+}
+
+// termStart remembers how long leases of earlier terms are held (cluster 10).
+func (a *apply) termStart(c *command.TermStart) (command.Result, error) {
+	a.holds = a.holds.Begin(cursor.TermHold{
+		Term: a.term, HoldMicros: uint64(c.HoldMs) * 1000, PriorMicros: a.lastStamp,
+	})
+	holds := a.holds
+	a.published.Store(&holds)
+	a.batch.Put(holdsKey, a.holds.AppendTo(nil))
+	return command.Done{}, nil
+}
+
+func (a *apply) publishedHolds() cursor.Holds {
+	if holds := a.published.Load(); holds != nil {
+		return *holds
+	}
+	return nil
+}
+
+// call runs a message in an actor and remembers that the command has touched it.
+func (a *apply) call(handle *Handle, message any) error {
+	a.touched = append(a.touched, handle)
+	return handle.Call(message)
+}
+
+// at is the time and randomness of the command in execution.
+func (a *apply) at() catalog.Moment {
+	return catalog.Moment{StampMicros: a.now, Seed: a.header.Seed}
+}
+
+// inCatalog runs a step of the catalog machine.
+func (a *apply) inCatalog(run func(m *catalog.Machine) error) error {
+	s := &step[*catalog.Machine]{reader: a.batch, run: run}
+	if err := a.call(a.catalog, s); err != nil {
+		return err
+	}
+	return s.err
+}
+
+// inLeases runs a step of the lease table of a queue.
+func (a *apply) inLeases(queueID uint64, run func(t *lease.Table) error) error {
+	handle := a.leases[queueID]
+	if handle == nil {
+		handle = a.system.Spawn(KindLeases, func() Behavior {
+			return &holder[*lease.Table]{load: func(store.Reader) (*lease.Table, error) {
+				return lease.NewTable(queueID), nil
+			}}
+		})
+		a.leases[queueID] = handle
+	}
+	s := &step[*lease.Table]{reader: a.batch, run: run}
+	if err := a.call(handle, s); err != nil {
+		return err
+	}
+	return s.err
+}
+
+// changed marks a queue whose catalog entry is to be published when the command is done.
+func (a *apply) changed(queueID uint64) {
+	if a.publish == nil {
+		a.publish = map[uint64]struct{}{}
+	}
+	a.publish[queueID] = struct{}{}
+}
+
+func (a *apply) publishCatalog() error {
+	if len(a.publish) == 0 {
+		return nil
+	}
+	err := a.inCatalog(func(m *catalog.Machine) error {
+		for id := range a.publish {
+			if queue := m.QueueByID(id); queue != nil {
+				a.directory.publish(queue, m.Groups(id))
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		clear(a.publish)
+	}
+	return err
+}
+
+// hashWindowMicros is how long a txid of a queue can be resolved (messaging 1).
+func (a *apply) hashWindowMicros(o *command.Options) uint64 {
+	return hashWindow(o, a.header.Settings.TxidWindowMinSeconds)
+}
+
+func hashWindow(o *command.Options, leastSeconds uint32) uint64 {
+	return max(uint64(o.DedupWindowSeconds), uint64(o.CompletedRetentionSeconds), uint64(leastSeconds)) * microsPerSecond
+}
+
+const microsPerSecond = 1_000_000
+
+// appended notes for the groups of a queue that messages were stored.
+func (a *apply) appended(queue *catalog.Queue, p appendedPartition) {
+	if a.wakes == nil {
+		a.wakes = map[uint64]*appendedNote{}
+	}
+	note := a.wakes[queue.ID]
+	if note == nil {
+		note = &appendedNote{
+			delayMicros:  uint64(queue.Options.DelayedProcessingSeconds) * microsPerSecond,
+			windowMicros: uint64(queue.Options.WindowBufferSeconds) * microsPerSecond,
+		}
+		a.wakes[queue.ID] = note
+	}
+	note.appends = append(note.appends, p)
+	note.nowMicros = a.now
+}
+
+func (a *apply) mergeWakes(earlier map[uint64]*appendedNote) {
+	if len(earlier) == 0 {
+		return
+	}
+	for queueID, note := range a.wakes {
+		if first := earlier[queueID]; first != nil {
+			first.appends = append(first.appends, note.appends...)
+			first.nowMicros, first.delayMicros, first.windowMicros = note.nowMicros, note.delayMicros, note.windowMicros
+		} else {
+			earlier[queueID] = note
+		}
+	}
+	a.wakes = earlier
+}
+
+// wake tells the groups that are awake what the entry brought, one message per group.
+func (a *apply) wake() {
+	for queueID, note := range a.wakes {
+		for _, actor := range a.groups.of(queueID) {
+			actor.Tell(note)
+		}
+	}
+	a.wakes = nil
+}

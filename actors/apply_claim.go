@@ -1,0 +1,324 @@
+package actors
+
+import (
+	"errors"
+
+	"github.com/google/uuid"
+
+	"queen/actors/machine/catalog"
+	"queen/actors/machine/cursor"
+	"queen/actors/machine/lease"
+	"queen/actors/machine/partition"
+	"queen/raftlog/command"
+)
+
+// claimMaxBytes is how many payload bytes one pop takes, its first message aside (messaging 2.11).
+const claimMaxBytes = 64 << 20
+
+// unmeasuredBytes is how much a batch may hold at most for its payloads to count with their upper bound: measuring would
+// read every reference of the batch.
+const unmeasuredBytes = 256 << 10
+
+// discoveryLeaseMs is the lease of a discovery pop that names none (messaging 5.6); handlers send it as LeaseMs.
+const discoveryLeaseMs = 60_000
+
+// claimProgress is what a claim has gathered so far.
+type claimProgress struct {
+	*command.Claim
+	result    *command.ClaimResult
+	messages  uint64 // still to take
+	bytesLeft uint64
+	members   []lease.Member
+}
+
+// claim reserves batches for a pop (messaging 5.5). Targets that lost their race are passed over.
+func (a *apply) claim(c *command.Claim) (command.Result, error) {
+	progress := &claimProgress{Claim: c, result: &command.ClaimResult{}, messages: c.Batch, bytesLeft: claimMaxBytes}
+	for i := range c.Parts {
+		if err := a.claimPart(progress, &c.Parts[i]); err != nil {
+			return nil, err
+		}
+	}
+	return progress.result, nil
+}
+
+func (a *apply) claimPart(c *claimProgress, part *command.ClaimPart) error {
+	queue, group, err := a.claimGroup(c, part)
+	if err != nil || group == nil {
+		return err
+	}
+	c.members = nil
+	for _, target := range part.Targets {
+		p, err := a.target(queue, target)
+		if err != nil {
+			return err
+		}
+		if p == nil {
+			continue
+		}
+		if err := a.claimTarget(c, queue, group, p, part.Seed); err != nil {
+			return err
+		}
+	}
+	if len(c.members) == 0 {
+		return nil
+	}
+	return a.inLeases(queue.ID, func(t *lease.Table) error {
+		t.Grant(a.batch, c.Lease, c.members)
+		return nil
+	})
+}
+
+// claimGroup finds the group that claims; a pinned pop of a group that nobody registered makes it.
+func (a *apply) claimGroup(c *claimProgress, part *command.ClaimPart) (queue *catalog.Queue, group *catalog.Group, err error) {
+	err = a.inCatalog(func(m *catalog.Machine) error {
+		if queue = m.Queue(c.Tenant, part.Queue); queue == nil {
+			return nil
+		}
+		group = m.Group(queue.ID, c.Group)
+		if group == nil && (c.Group == command.QueueModeGroup || part.Seed.Mode != command.SubscriptionNone) {
+			group = m.EnsureGroup(a.batch, a.at(), queue, c.Group)
+			a.changed(queue.ID)
+		}
+		return nil
+	})
+	return queue, group, err
+}
+
+func (a *apply) target(queue *catalog.Queue, target command.ClaimTarget) (p *catalog.Partition, err error) {
+	err = a.inCatalog(func(m *catalog.Machine) (err error) {
+		if target.Partition == 0 {
+			p, err = m.Partition(a.batch, queue.ID, target.Name)
+			return err
+		}
+		p, err = m.PartitionByID(a.batch, target.Partition)
+		if p != nil && p.QueueID != queue.ID {
+			p = nil
+		}
+		return err
+	})
+	return p, err
+}
+
+// visibility is what the options of a queue hide from a claim (messaging 5.11, 15).
+func (a *apply) visibility(queue *catalog.Queue, p *catalog.Partition) (partition.Visibility, error) {
+	o := &queue.Options
+	rules, err := a.retentionRules(queue, p)
+	rules.CompletedMicros = 0 // hides nothing
+	return partition.Visibility{
+		NowMicros:          a.now,
+		DelayMicros:        uint64(o.DelayedProcessingSeconds) * microsPerSecond,
+		WindowBufferMicros: uint64(o.WindowBufferSeconds) * microsPerSecond,
+		Retention:          rules,
+	}, err
+}
+
+// claimTarget asks the partition what is visible and lets the group take it.
+func (a *apply) claimTarget(c *claimProgress, queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, seed command.Subscription) error {
+	var old uuid.UUID
+	var taken cursor.ClaimOutput
+	var claimed bool
+	var expires uint64
+	leaseMicros := c.LeaseMs * 1000
+	if c.LeaseMs == 0 {
+		leaseMicros = uint64(queue.Options.LeaseTimeSeconds) * microsPerSecond
+	}
+	s := a.rowStep(queue, group, p, seed)
+	var failure error
+	s.step = func(row *cursor.State) bool {
+		if c.messages == 0 {
+			s.effect = rowEffect{kind: effectMissed, untilMicros: a.now}
+			return false
+		}
+		var window cursor.Window
+		var end, next uint64
+		window, end, next, failure = a.deliverable(queue, group, p, row, c)
+		if failure != nil {
+			return false
+		}
+		old = row.Lease.ID
+		taken, claimed = row.Claim(a.now, cursor.ClaimInput{
+			Window: window, Holds: a.holds, Max: c.messages, MaxEnd: end, Lease: c.Lease, LeaseMicros: leaseMicros,
+			Term: a.term, CommitOnDelivery: c.CommitOnDelivery, Conflating: group.Conflation,
+		})
+		switch {
+		case !claimed:
+			blocked := row.BlockedUntil(a.holds)
+			if blocked > a.now && window.VisibleEnd > max(row.Cursor, window.LogStart) {
+				s.effect = rowEffect{kind: effectMissed, untilMicros: blocked, byLease: row.LeaseLive(a.now, a.holds)}
+			} else {
+				s.effect = rowEffect{kind: effectMissed, untilMicros: next}
+			}
+		case c.CommitOnDelivery:
+			s.effect = rowEffect{kind: effectReleased, backlog: window.VisibleEnd > row.Cursor || next != 0, untilMicros: 0}
+			if window.VisibleEnd <= row.Cursor {
+				s.effect.untilMicros = next
+			}
+		default:
+			expires, _ = row.LeaseEnd(a.holds)
+			s.effect = rowEffect{kind: effectClaimed, untilMicros: expires}
+		}
+		return claimed
+	}
+	if err := a.inGroup(queue, group, s); err != nil {
+		return err
+	}
+	if failure != nil || !claimed {
+		return failure
+	}
+	return a.gather(c, queue, group, p, old, taken, expires)
+}
+
+// deliverable returns the window of a partition for a row, the end that the payload limit sets, and when more becomes
+// visible.
+func (a *apply) deliverable(queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, row *cursor.State, c *claimProgress) (window cursor.Window, end, next uint64, err error) {
+	visibility, err := a.visibility(queue, p)
+	if err != nil {
+		return window, 0, 0, err
+	}
+	err = a.inPartition(queue, p, func(m *partition.Machine) (err error) {
+		from := max(row.Cursor, m.LogStart())
+		window.LogStart, window.VisibleEnd, next, err = m.Visible(a.batch, from, visibility)
+		if err != nil {
+			return err
+		}
+		end = cursor.NoCap
+		if group.Conflation || window.VisibleEnd <= window.LogStart {
+			return nil
+		}
+		end, err = m.EndWithin(a.batch, partition.ByteLimit{
+			First: window.LogStart, End: min(window.VisibleEnd, window.LogStart+min(c.messages, window.VisibleEnd)),
+			MaxBytes: c.bytesLeft, AtLeastOne: len(c.result.Batches) == 0,
+		})
+		return err
+	})
+	return window, end, next, err
+}
+
+// gather adds a batch to the result of the claim and takes the old lease of the row, which has expired, out of its table.
+func (a *apply) gather(c *claimProgress, queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, old uuid.UUID, taken cursor.ClaimOutput, expires uint64) error {
+	count := taken.Last - taken.First + 1
+	if group.Conflation {
+		count = 1
+	}
+	c.messages -= min(count, c.messages)
+	err := a.inPartition(queue, p, func(m *partition.Machine) error {
+		bytes := count * m.LargestPayloadBytes()
+		if bytes > unmeasuredBytes {
+			var err error
+			if bytes, err = m.PayloadBytes(a.batch, taken.First, taken.Last+1); err != nil {
+				return err
+			}
+		}
+		c.bytesLeft -= min(bytes, c.bytesLeft)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	c.result.Batches = append(c.result.Batches, command.ClaimedBatch{
+		Queue: queue.Name, QueueID: queue.ID, Partition: p.ID, PartitionName: p.Name,
+		FirstOffset: taken.First, LastOffset: taken.Last, Attempt: taken.Attempt,
+		DeliverLastOnly: group.Conflation, ExpiresMicros: expires,
+	})
+	member := lease.Member{Group: group.ID, Partition: p.ID}
+	if !c.CommitOnDelivery {
+		c.members = append(c.members, member)
+	}
+	return a.unlist(queue.ID, old, member)
+}
+
+// unlist takes a member out of a lease that no longer holds it.
+func (a *apply) unlist(queueID uint64, old uuid.UUID, member lease.Member) error {
+	if old == uuid.Nil {
+		return nil
+	}
+	return a.inLeases(queueID, func(t *lease.Table) error {
+		return t.Release(a.batch, a.batch, old, member)
+	})
+}
+
+// rowStep prepares a step on the cursor row of a partition. The row of a group that meets the partition for the first
+// time is made from its registration, or from the seed of a pinned pop (messaging 5.8).
+func (a *apply) rowStep(queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, seed command.Subscription) *rowStep {
+	s := &rowStep{reader: a.batch, writer: a.batch, partition: p.ID, nowMicros: a.now}
+	s.seed = func() (cursor.State, bool, error) {
+		subscription := group.Subscription
+		if !group.Registered() {
+			subscription = seed
+		}
+		start, err := a.firstOffset(queue, p, subscription)
+		return cursor.New(start), err == nil, err
+	}
+	return s
+}
+
+func (a *apply) firstOffset(queue *catalog.Queue, p *catalog.Partition, s command.Subscription) (start uint64, err error) {
+	err = a.inPartition(queue, p, func(m *partition.Machine) (err error) {
+		switch s.Mode {
+		case command.SubscriptionNew, command.SubscriptionTimestamp:
+			instant := s.InstantMicros
+			if instant == 0 {
+				instant = a.now
+			}
+			start, err = m.FirstAtOrAfter(a.batch, instant)
+		default:
+			start = m.LogStart()
+		}
+		return err
+	})
+	return start, err
+}
+
+// inGroup runs a step on a row of a group.
+func (a *apply) inGroup(queue *catalog.Queue, group *catalog.Group, s *rowStep) error {
+	for {
+		err := a.call(a.groups.get(queue.ID, group.ID).Handle, s)
+		if errors.Is(err, errStopped) {
+			continue // it was idle and has just been unloaded
+		}
+		if err != nil {
+			return err
+		}
+		return s.err
+	}
+}
+
+// handBack undoes a claim that nobody received (messaging 5.5.9).
+func (a *apply) handBack(c *command.HandBack) (command.Result, error) {
+	result := &command.HandBackResult{}
+	for _, part := range c.Parts {
+		undone, err := a.handBackPart(c, part)
+		if err != nil {
+			return nil, err
+		}
+		if undone {
+			result.Undone++
+		}
+	}
+	return result, nil
+}
+
+func (a *apply) handBackPart(c *command.HandBack, part command.HandBackPart) (undone bool, err error) {
+	queue, group, p, _, err := a.locate(c.Tenant, part.Partition, c.Group)
+	if err != nil || group == nil {
+		return false, err
+	}
+	s := a.rowStep(queue, group, p, command.Subscription{})
+	s.seed = nil
+	s.step = func(row *cursor.State) bool {
+		if c.CommitOnDelivery {
+			undone = row.UndoDelivery(a.now, part.FirstOffset, part.LastOffset, a.holds)
+		} else {
+			undone = row.UndoClaim(c.Lease)
+		}
+		if undone {
+			s.effect = rowEffect{kind: effectReleased, backlog: true}
+		}
+		return undone
+	}
+	if err := a.inGroup(queue, group, s); err != nil || !undone || c.CommitOnDelivery {
+		return undone, err
+	}
+	return undone, a.unlist(queue.ID, c.Lease, lease.Member{Group: group.ID, Partition: p.ID})
+}

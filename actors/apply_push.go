@@ -1,0 +1,71 @@
+package actors
+
+import (
+	"queen/actors/machine/catalog"
+	"queen/actors/machine/partition"
+	"queen/raftlog/command"
+)
+
+// push stores the groups of a push, each on its own (messaging 4.4).
+func (a *apply) push(c *command.Push) (command.Result, error) {
+	result := &command.PushResult{Groups: make([]command.PushGroupResult, len(c.Groups))}
+	for i := range c.Groups {
+		if err := a.pushGroup(c.Tenant, &c.Groups[i], &result.Groups[i]); err != nil {
+			return nil, err
+		}
+	}
+	return result, nil
+}
+
+func (a *apply) pushGroup(tenant command.Tenant, g *command.PushGroup, out *command.PushGroupResult) error {
+	queue, p, created, err := a.ensurePartition(tenant, g.Queue, g.Partition)
+	if err != nil {
+		return err
+	}
+	out.Partition = p.ID
+	in := a.appendInput(queue, g)
+	return a.inPartition(queue, p, func(m *partition.Machine) error {
+		stored, err := m.Append(a.batch, a.batch, in)
+		if err != nil {
+			return err
+		}
+		out.FirstOffset, out.Duplicates = stored.FirstOffset, stored.Duplicates
+		if stored.Stored > 0 {
+			a.appended(queue, appendedPartition{id: p.ID, name: p.Name, created: created})
+		}
+		return nil
+	})
+}
+
+func (a *apply) appendInput(queue *catalog.Queue, g *command.PushGroup) partition.AppendInput {
+	return partition.AppendInput{
+		StampMicros:       a.now,
+		Chunk:             g.Chunk,
+		Count:             g.Count,
+		DedupWindowMicros: uint64(queue.Options.DedupWindowSeconds) * microsPerSecond,
+		HashWindowMicros:  a.hashWindowMicros(&queue.Options),
+	}
+}
+
+// ensurePartition finds a partition by names and makes what is missing (messaging 4.4.2).
+func (a *apply) ensurePartition(tenant command.Tenant, queueName, name string) (queue *catalog.Queue, p *catalog.Partition, created bool, err error) {
+	err = a.inCatalog(func(m *catalog.Machine) (err error) {
+		var queueCreated bool
+		queue, queueCreated = m.EnsureQueue(a.batch, a.at(), tenant, queueName)
+		if queueCreated {
+			a.changed(queue.ID)
+		}
+		p, created, err = m.EnsurePartition(a.batch, a.batch, a.at(), queue, name)
+		return err
+	})
+	return queue, p, created, err
+}
+
+// inPartition runs a step of the machine of a partition.
+func (a *apply) inPartition(queue *catalog.Queue, p *catalog.Partition, run func(m *partition.Machine) error) error {
+	s := &step[*partition.Machine]{reader: a.batch, run: run}
+	if err := a.call(a.partitions.get(queue.ID, p.ID).Handle, s); err != nil {
+		return err
+	}
+	return s.err
+}

@@ -1,0 +1,324 @@
+package actors
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"queen/actors/machine/catalog"
+	"queen/actors/machine/cursor"
+	"queen/raftlog/command"
+	"queen/store"
+)
+
+// Log is what the broker needs of the replicated log. Any node has one; it need not lead.
+type Log interface {
+	// Propose hands a command over without waiting for anything. Its outcome arrives by the apply actor of this node.
+	Propose(p Proposal) error
+	// Now is the leader's time in Unix microseconds, as well as this node knows it.
+	Now() uint64
+	// Leads tells whether this node leads the group now.
+	Leads() bool
+	// ReadIndex returns once everything that was committed when it was called has been applied here (cluster 9).
+	ReadIndex(ctx context.Context) error
+}
+
+// Proposal is a command on its way into the log.
+type Proposal struct {
+	Item command.Item
+	// Deadline is when the command is not worth proposing any more.
+	Deadline time.Time
+	// Keys and Bytes estimate what applying it writes.
+	Keys, Bytes int
+	// Gone is asked right before the command is encoded into an entry; true drops it.
+	Gone func() bool
+	// Dropped is told when the command will not be proposed any more, with one of the Err values below.
+	Dropped func(reason error)
+	// Riders are asked for commands that are to follow in the same entry.
+	Riders func() []Proposal
+}
+
+// What keeps a command from being applied. Wrapped with detail.
+var (
+	// ErrDeadline: the deadline passed; the outcome is unknown unless the command was never proposed.
+	ErrDeadline = errors.New("the request deadline elapsed")
+	// ErrOverloaded: too many commands wait at this node.
+	ErrOverloaded = errors.New("too many commands wait")
+	// ErrRetry: the node cannot take commands now, or leadership is moving.
+	ErrRetry = errors.New("the node cannot take the command now")
+	// ErrNoLeader: no leader is known.
+	ErrNoLeader = errors.New("no leader is known")
+	// ErrTooLarge: the command fits into no entry.
+	ErrTooLarge = errors.New("the command is larger than one log entry")
+	// ErrGone: the client has gone; nobody reads the answer.
+	ErrGone = errors.New("the client has gone")
+	// ErrStopping: the node stops; a parked pop is answered as if its wait had ended.
+	ErrStopping = errors.New("the node is stopping")
+)
+
+// Config holds what the broker is told at the start.
+type Config struct {
+	Store *store.Store
+	Log   zerolog.Logger
+	// Retention paces the background work of the leader.
+	Retention RetentionConfig
+	// IdleUnload is QUEEN_CONSUME_IDLE_UNLOAD_S.
+	IdleUnload time.Duration
+	// TxidWindowMinSeconds is QUEEN_RAFT_TXN_WINDOW_MIN_S.
+	TxidWindowMinSeconds uint32
+}
+
+// Broker is the state of one Raft group on this node: the actors, and the calls that handlers make.
+type Broker struct {
+	config    Config
+	store     *store.Store
+	logger    zerolog.Logger
+	system    *System
+	apply     *Handle
+	machine   *apply
+	directory *Directory
+	groups    *groups
+	pending   *pending
+	parked    atomic.Int64
+
+	log      Log
+	origin   uint64
+	sequence atomic.Uint64
+	failure  atomic.Pointer[error]
+
+	stop    context.CancelFunc
+	stopped context.Context
+	workers workers
+}
+
+// NewBroker builds the actors over an open store. Start makes them work; until then only StateMachine calls are allowed.
+func NewBroker(c Config) (*Broker, error) {
+	b := &Broker{config: c, store: c.Store, logger: c.Log, directory: newDirectory(), pending: newPending()}
+	b.system = NewSystem(c.Log)
+	b.groups = newGroups(b.system)
+	b.stopped, b.stop = context.WithCancel(context.Background())
+	var seed [8]byte
+	if _, err := rand.Read(seed[:]); err != nil {
+		return nil, fmt.Errorf("draw request origin: %w", err)
+	}
+	b.origin = binary.BigEndian.Uint64(seed[:])
+	b.machine = &apply{
+		store: c.Store, system: b.system, directory: b.directory, pending: b.pending, log: c.Log,
+		leases: map[uint64]*Handle{}, groups: b.groups,
+		partitions: newPartitions(b.system, partitionsActive),
+	}
+	b.machine.catalog = b.system.Spawn(KindCatalog, func() Behavior {
+		return &holder[*catalog.Machine]{load: func(r store.Reader) (*catalog.Machine, error) { return catalog.Load(r) }}
+	})
+	b.machine.deadLetters = b.system.Spawn(KindDeadLetters, func() Behavior {
+		return &holder[struct{}]{load: func(store.Reader) (struct{}, error) { return struct{}{}, nil }}
+	})
+	b.apply = b.system.Spawn(KindApply, func() Behavior { return b.machine })
+	return b, b.load()
+}
+
+// load publishes the catalog as it stands in the store.
+func (b *Broker) load() error {
+	view := b.store.View()
+	defer view.Close()
+	machine, err := catalog.Load(view)
+	if err != nil {
+		return fmt.Errorf("load catalog: %w", err)
+	}
+	for id, queue := range machine.Queues() {
+		b.directory.publish(queue, machine.Groups(id))
+	}
+	row, err := view.Get(holdsKey)
+	if err != nil {
+		return fmt.Errorf("load holds: %w", err)
+	}
+	if row != nil {
+		if b.machine.holds, err = cursor.DecodeHolds(row); err != nil {
+			return fmt.Errorf("load holds: %w", err)
+		}
+	}
+	holds := b.machine.holds
+	b.machine.published.Store(&holds)
+	b.machine.lastStamp, err = b.LastStampMicros()
+	return err
+}
+
+// LastStampMicros is the greatest stamp applied before the start, for the clock of the leader.
+func (b *Broker) LastStampMicros() (uint64, error) {
+	view := b.store.View()
+	defer view.Close()
+	row, err := view.Get(stampKey)
+	if err != nil || len(row) != 8 {
+		return 0, err
+	}
+	return binary.BigEndian.Uint64(row), nil
+}
+
+// Start connects the broker to the log and starts its clock and its background work.
+func (b *Broker) Start(log Log) {
+	b.log = log
+	b.workers.start(b)
+}
+
+// Stop answers parked pops, ends the background work and stops the actors. The log takes no more commands by then.
+func (b *Broker) Stop() {
+	b.stop()
+	b.workers.wait()
+	b.groups.stopAll()
+	b.machine.partitions.stop()
+	for _, handle := range b.machine.leases {
+		handle.Stop()
+	}
+	b.machine.catalog.Stop()
+	b.machine.deadLetters.Stop()
+	b.apply.Stop()
+	b.system.Stop()
+}
+
+// AnswerParked ends the wait of every parked pop, as if its time were over (cluster 17.1.3).
+func (b *Broker) AnswerParked() { b.stop() }
+
+// Apply executes one committed entry; called by the log, in order, from one goroutine.
+func (b *Broker) Apply(index, term uint64, data []byte) error {
+	m := &applyEntry{index: index, term: term, data: data}
+	if err := b.apply.Call(m); err != nil {
+		return fmt.Errorf("apply entry %d: %w", index, err)
+	}
+	return m.err
+}
+
+// Flush returns when everything that Apply has executed can be read; called by the log after the entries it had at hand.
+func (b *Broker) Flush() error { return b.machine.flush() }
+
+// AppliedIndex is the index up to which the store holds the state, and the term of its last entry.
+func (b *Broker) AppliedIndex() (index, term uint64) { return b.store.Applied() }
+
+// DurablePoint makes what is applied durable and returns the index up to which the log may be cut.
+func (b *Broker) DurablePoint() (uint64, error) { return b.store.DurablePoint() }
+
+// Directory is the published catalog.
+func (b *Broker) Directory() *Directory { return b.directory }
+
+// Actors reports running actors for the metrics.
+func (b *Broker) Actors() *System { return b.system }
+
+// Parked is the number of pops that wait.
+func (b *Broker) Parked() int64 { return b.parked.Load() }
+
+// Now is the leader's time in Unix microseconds.
+func (b *Broker) Now() uint64 { return b.log.Now() }
+
+// View opens a linearizable read view: everything that was committed when it is called is in it (cluster 9). The caller
+// closes it.
+func (b *Broker) View(ctx context.Context) (*store.View, error) {
+	if err := b.log.ReadIndex(ctx); err != nil {
+		return nil, err
+	}
+	return b.store.View(), nil
+}
+
+// LocalView opens a view of what is applied here, without asking anybody.
+func (b *Broker) LocalView() *store.View { return b.store.View() }
+
+type outcome struct {
+	result command.Result
+	err    error
+}
+
+// Execute proposes a command and waits until it is applied here, or until the deadline: then ErrDeadline, and the outcome
+// is unknown. A *command.Refusal comes back as the error.
+func (b *Broker) Execute(deadline time.Time, c command.Command) (command.Result, error) {
+	done := make(chan outcome, 1)
+	id := b.submit(Proposal{Item: command.Item{Command: c}, Deadline: deadline}, done)
+	return b.await(id, deadline, done)
+}
+
+// submit proposes; the outcome arrives in done, which has room for it.
+func (b *Broker) submit(p Proposal, done chan outcome) command.RequestID {
+	p.Item.Request = b.nextRequest()
+	p.Keys, p.Bytes = weigh(p.Item.Command)
+	id := p.Item.Request
+	b.pending.add(id, func(result command.Result) { done <- outcome{result: result} })
+	p.Dropped = func(reason error) { b.drop(id, reason, done) }
+	if err := b.log.Propose(p); err != nil {
+		b.drop(id, err, done)
+	}
+	return id
+}
+
+// drop reports a command that will not be applied, unless its result has come all the same.
+func (b *Broker) drop(id command.RequestID, reason error, done chan outcome) {
+	if b.pending.remove(id) {
+		done <- outcome{err: reason}
+	}
+}
+
+func (b *Broker) nextRequest() command.RequestID {
+	return command.RequestID{Origin: b.origin, Sequence: b.sequence.Add(1)}
+}
+
+func (b *Broker) await(id command.RequestID, deadline time.Time, done chan outcome) (command.Result, error) {
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case o := <-done:
+		return o.unpack()
+	case <-timer.C:
+		if b.pending.remove(id) {
+			return nil, ErrDeadline
+		}
+		o := <-done
+		return o.unpack()
+	}
+}
+
+func (o outcome) unpack() (command.Result, error) {
+	if refusal, ok := o.result.(*command.Refusal); ok {
+		return nil, refusal
+	}
+	return o.result, o.err
+}
+
+// weigh estimates the keys and bytes that a command writes into the main database.
+func weigh(c command.Command) (keys, bytes int) {
+	const perRow = 64
+	switch c := c.(type) {
+	case *command.Push:
+		return weighGroups(c.Groups)
+	case *command.Ack:
+		keys = 2 * len(c.Parts)
+		for i := range c.Parts {
+			bytes += 20 * len(c.Parts[i].Items)
+		}
+	case *command.Claim:
+		for i := range c.Parts {
+			keys += 1 + 2*len(c.Parts[i].Targets)
+		}
+	case *command.Transaction:
+		keys, bytes = weighGroups(c.Pushes)
+		keys += 2*len(c.Acks) + 6*len(c.Positions)
+		for i := range c.Acks {
+			bytes += 20 * len(c.Acks[i].Items)
+		}
+	case *command.Seek:
+		keys = 2 * seekStep
+	default:
+		keys = 8
+	}
+	return keys, bytes + keys*perRow
+}
+
+// weighGroups assumes new partitions: head, page, name and identity rows each.
+func weighGroups(groups []command.PushGroup) (keys, bytes int) {
+	for i := range groups {
+		keys += 4
+		bytes += 2*len(groups[i].Partition) + 256 + 20*int(groups[i].Count)
+	}
+	return keys, bytes
+}

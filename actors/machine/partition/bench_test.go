@@ -1,0 +1,158 @@
+package partition
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"queen/raftlog/command"
+)
+
+// sink is a Writer that costs nothing, so that benchmarks show the machine; rows are kept for reading.
+type sink struct {
+	*memory
+	ordinal uint32
+}
+
+func (s *sink) Put(key, value []byte)     { s.rows[string(key)] = value }
+func (s *sink) ReserveChunk() uint32      { s.ordinal++; return s.ordinal }
+func (s *sink) ReleaseChunk(ref ChunkRef) {}
+func (s *sink) SetChunk(ordinal uint32, data []byte) ChunkRef {
+	return ChunkRef{Bucket: 1, Entry: 1, Ordinal: ordinal, Bytes: uint32(len(data))}
+}
+func (s *sink) Get(key []byte) ([]byte, error) { return s.rows[string(key)], nil }
+
+const benchWindow = 3600 * second
+
+func benchPush(serial *int, messages int) AppendInput {
+	inputs := make([]input, messages)
+	for i := range inputs {
+		*serial++
+		inputs[i] = input{txid: fmt.Sprintf("order-%028d", *serial), payload: strings.Repeat("p", 200)}
+	}
+	return AppendInput{StampMicros: testStart + uint64(*serial), Chunk: encodeInputs(inputs), Count: uint32(messages),
+		DedupWindowMicros: benchWindow, HashWindowMicros: benchWindow}
+}
+
+func benchAppend(b *testing.B, messages int) {
+	s := &sink{memory: newMemory()}
+	m, err := Load(s, testQueue, testPartition)
+	if err != nil {
+		b.Fatal(err)
+	}
+	serial := 0
+	inputs := make([]AppendInput, 1000)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%len(inputs) == 0 {
+			b.StopTimer()
+			for k := range inputs {
+				inputs[k] = benchPush(&serial, messages)
+			}
+			if serial > 2_000_000 {
+				s = &sink{memory: newMemory()}
+				m, _ = Load(s, testQueue, testPartition)
+				serial = 0
+			}
+			b.StartTimer()
+		}
+		if out, err := m.Append(s, s, inputs[i%len(inputs)]); err != nil || len(out.Duplicates) > 0 {
+			b.Fatal(out, err)
+		}
+	}
+}
+
+func BenchmarkAppend1(b *testing.B)   { benchAppend(b, 1) }
+func BenchmarkAppend100(b *testing.B) { benchAppend(b, 100) }
+
+// BenchmarkAppendAgain100 pushes what is stored already.
+func BenchmarkAppendAgain100(b *testing.B) {
+	s := newMemory()
+	m, _ := Load(s, testQueue, testPartition)
+	serial := 0
+	in := benchPush(&serial, 100)
+	if _, err := m.Append(s, s, in); err != nil {
+		b.Fatal(err)
+	}
+	in.StampMicros += second
+	for b.Loop() {
+		if out, err := m.Append(s, s, in); err != nil || len(out.Duplicates) != 100 {
+			b.Fatal(out, err)
+		}
+		s.handed = s.handed[:0]
+	}
+}
+
+func benchResolve(b *testing.B, pushSize int, order func(i int) int) {
+	s := &sink{memory: newMemory()}
+	m, _ := Load(s, testQueue, testPartition)
+	serial := 0
+	for range 5000 / pushSize {
+		if _, err := m.Append(s, s, benchPush(&serial, pushSize)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	in := ResolveInput{From: 1000, End: 1100, Leased: true, NowMicros: testStart + second, HashWindowMicros: benchWindow}
+	for i := range 100 {
+		in.Hashes = append(in.Hashes, HashTxid(fmt.Appendf(nil, "order-%028d", 1001+order(i))))
+	}
+	m.memo = pageMemo{base: 1000, end: 1100}
+	b.ReportAllocs()
+	for b.Loop() {
+		answers, err := m.Resolve(s, in)
+		if err != nil || answers[99] != (Resolution{Kind: InRange, Offset: 1000 + uint64(order(99))}) {
+			b.Fatal(answers, err)
+		}
+	}
+}
+
+func BenchmarkResolve100InOrder(b *testing.B) { benchResolve(b, 100, func(i int) int { return i }) }
+func BenchmarkResolve100Backward(b *testing.B) {
+	benchResolve(b, 100, func(i int) int { return 99 - i })
+}
+
+func BenchmarkLoadSmall(b *testing.B) {
+	s := &sink{memory: newMemory()}
+	m, _ := Load(s, testQueue, testPartition)
+	serial := 0
+	for range 5 {
+		if _, err := m.Append(s, s, benchPush(&serial, 1)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Load(s, testQueue, testPartition); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkVisibleWithDelay(b *testing.B) {
+	s := &sink{memory: newMemory()}
+	m, _ := Load(s, testQueue, testPartition)
+	serial := 0
+	for range 2000 {
+		if _, err := m.Append(s, s, benchPush(&serial, 1)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	v := Visibility{NowMicros: m.LastStampMicros() + 500, DelayMicros: 1000}
+	for b.Loop() {
+		if _, _, _, err := m.Visible(s, 10, v); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkForEachMessage is what a chunk costs to decode.
+func BenchmarkForEachMessage(b *testing.B) {
+	serial := 0
+	in := benchPush(&serial, 100)
+	var m command.Message
+	for b.Loop() {
+		for rest := in.Chunk; len(rest) > 0; {
+			rest, _ = command.NextMessage(rest, &m)
+		}
+	}
+}

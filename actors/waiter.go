@@ -1,0 +1,334 @@
+package actors
+
+import (
+	"container/list"
+	"sync/atomic"
+	"time"
+
+	"queen/raftlog/command"
+)
+
+// waiter is a pop that looks for partitions. The handler that made it owns it; the group actor holds it while it is
+// parked and answers it exactly once, through offers.
+type waiter struct {
+	// limit is how many partitions the pop may claim; 0 leaves the choice to autopilot.
+	limit int
+	// autoBatch asks for a batch size as well.
+	autoBatch bool
+	// pinned waits for one partition: its id, or its name while it does not exist.
+	pinned      bool
+	partitionID uint64
+	partition   string
+	// wait parks the pop when nothing is ready.
+	wait bool
+	// front puts a pop that lost its claim before the others.
+	front     bool
+	nowMicros uint64
+	spec      *claimSpec
+	// offers has room for the one answer, so that the group actor never waits.
+	offers chan offer
+
+	// abandoned tells the group actor that nobody reads offers any more.
+	abandoned atomic.Bool
+
+	place *list.Element
+	line  *list.List
+}
+
+// claimSpec is what every claim of one pop has in common. Immutable, so that a push may build the claim of a pop that
+// rides with it.
+type claimSpec struct {
+	tenant           command.Tenant
+	queue            string
+	group            string
+	batch            uint64
+	leaseMs          uint64
+	commitOnDelivery bool
+	seed             command.Subscription
+	lease            command.LeaseID
+	deadline         time.Time
+	gone             func() bool
+}
+
+type offerKind uint8
+
+const (
+	// offerTargets: partitions are reserved for the pop; it is to claim them.
+	offerTargets offerKind = iota + 1
+	// offerNothing: nothing is ready and the pop does not wait.
+	offerNothing
+	// offerAgain: the group actor was re-made or its queue is gone; look everything up anew.
+	offerAgain
+	// offerClaimed: a claim rode with a push; this is its result.
+	offerClaimed
+)
+
+// offer answers a waiter.
+type offer struct {
+	kind       offerKind
+	partitions []uint64
+	// autoPartitions and autoBatch are what autopilot chose; 0 where it was not asked.
+	autoPartitions int
+	autoBatch      int
+	result         *command.ClaimResult
+}
+
+// cancelWaiter takes a parked pop back. removed false means that an offer is in its channel already.
+type cancelWaiter struct {
+	waiter  *waiter
+	removed bool
+}
+
+// giveBack returns reservations that led to no claim.
+type giveBack struct {
+	partitions []uint64
+	nowMicros  uint64
+}
+
+// appendedNote tells a group what an entry appended to its queue. Sent once per entry.
+type appendedNote struct {
+	appends   []appendedPartition
+	nowMicros uint64
+	// delayMicros and windowMicros are the delays of the queue.
+	delayMicros  uint64
+	windowMicros uint64
+}
+
+type appendedPartition struct {
+	id      uint64
+	name    string
+	created bool
+}
+
+// rideRequest asks for a parked pop that could be served by a push that is about to be proposed.
+type rideRequest struct {
+	partition string
+	// id is 0 when the partition does not exist yet.
+	id     uint64
+	waiter *waiter
+}
+
+// foundNote brings partitions that the scan of the store found; last ends the scan.
+type foundNote struct {
+	partitions []foundPartition
+	nowMicros  uint64
+	last       bool
+}
+
+type foundPartition struct {
+	id          uint64
+	untilMicros uint64
+	byLease     bool
+}
+
+// wakeNote tells the time when something in the schedule is due.
+type wakeNote struct{ nowMicros uint64 }
+
+// reconsiderNote tells that the delays of the queue may have changed.
+type reconsiderNote struct{ nowMicros uint64 }
+
+func (g *group) pop(w *waiter) {
+	if w.abandoned.Load() {
+		return
+	}
+	g.shared.lastPopMicros.Store(w.nowMicros)
+	if w.pinned {
+		g.popPinned(w)
+		return
+	}
+	g.park(&g.waiting, w)
+	g.serve(w.nowMicros)
+	if w.place != nil && !w.wait && g.loaded {
+		g.sendAway(w)
+	}
+}
+
+func (g *group) popPinned(w *waiter) {
+	if w.partitionID == 0 {
+		if !w.wait {
+			w.offers <- offer{kind: offerNothing}
+			return
+		}
+		g.park(lineOf(g.unborn, w.partition), w)
+		return
+	}
+	g.serve(w.nowMicros)
+	if g.schedule.TakeOne(w.partitionID) {
+		w.offers <- offer{kind: offerTargets, partitions: []uint64{w.partitionID}}
+		return
+	}
+	if !w.wait && g.loaded {
+		w.offers <- offer{kind: offerNothing}
+		return
+	}
+	g.park(lineOf(g.pinned, w.partitionID), w)
+}
+
+func lineOf[K comparable](lines map[K]*list.List, key K) *list.List {
+	line := lines[key]
+	if line == nil {
+		line = list.New()
+		lines[key] = line
+	}
+	return line
+}
+
+func (g *group) park(line *list.List, w *waiter) {
+	w.line = line
+	if w.front {
+		w.place = line.PushFront(w)
+	} else {
+		w.place = line.PushBack(w)
+	}
+	g.shared.waiters.Add(1)
+}
+
+// unpark takes a waiter out of its line.
+func (g *group) unpark(w *waiter) {
+	w.line.Remove(w.place)
+	if w.line.Len() == 0 && w.line != &g.waiting {
+		if w.partitionID != 0 {
+			delete(g.pinned, w.partitionID)
+		} else {
+			delete(g.unborn, w.partition)
+		}
+	}
+	w.place, w.line = nil, nil
+	g.shared.waiters.Add(-1)
+}
+
+func (g *group) cancel(w *waiter) bool {
+	if w.place == nil {
+		return false
+	}
+	g.unpark(w)
+	return true
+}
+
+// serve hands ready partitions to those who wait: first to the pops pinned to what has just become ready, then longest
+// ready to longest waiting.
+func (g *group) serve(nowMicros uint64) {
+	g.schedule.Wake(nowMicros)
+	for _, partition := range g.schedule.Fresh() {
+		line := g.pinned[partition]
+		if line == nil || !g.schedule.TakeOne(partition) {
+			continue
+		}
+		w := line.Front().Value.(*waiter)
+		g.unpark(w)
+		w.offers <- offer{kind: offerTargets, partitions: []uint64{partition}}
+	}
+	for g.waiting.Len() > 0 && g.schedule.ReadyCount() > 0 {
+		w := g.waiting.Front().Value.(*waiter)
+		answer := offer{kind: offerTargets}
+		limit := w.limit
+		if limit == 0 {
+			limit = g.pace.partitions(g.schedule.ReadyCount(), g.waiting.Len())
+			answer.autoPartitions = limit
+		}
+		if w.autoBatch {
+			answer.autoBatch = g.pace.batch()
+		}
+		answer.partitions = g.schedule.Take(limit)
+		g.unpark(w)
+		w.offers <- answer
+	}
+	g.publish()
+}
+
+// sendAway answers a pop that does not wait: nothing is ready.
+func (g *group) sendAway(w *waiter) {
+	g.unpark(w)
+	w.offers <- offer{kind: offerNothing}
+}
+
+// sendAllAway answers the pops that only waited for the scan of the store to end.
+func (g *group) sendAllAway() {
+	away := func(line *list.List) {
+		for e := line.Front(); e != nil; {
+			w := e.Value.(*waiter)
+			e = e.Next()
+			if !w.wait {
+				g.sendAway(w)
+			}
+		}
+	}
+	away(&g.waiting)
+	for _, line := range g.pinned {
+		away(line)
+	}
+}
+
+// publish tells the clock when to come next.
+func (g *group) publish() {
+	g.shared.nextWakeMicros.Store(g.schedule.Wake(0))
+}
+
+func (g *group) appended(m *appendedNote) {
+	visible := m.nowMicros + max(m.delayMicros, m.windowMicros)
+	if m.delayMicros == 0 && m.windowMicros == 0 {
+		visible = 0
+	}
+	for _, a := range m.appends {
+		if a.created {
+			g.born(a)
+		}
+		g.schedule.Appended(a.id, visible, m.nowMicros, m.windowMicros > 0)
+	}
+	g.serve(m.nowMicros)
+}
+
+// born moves the pops that waited for a partition by its name to the line of its id.
+func (g *group) born(a appendedPartition) {
+	line := g.unborn[a.name]
+	if line == nil {
+		return
+	}
+	delete(g.unborn, a.name)
+	target := lineOf(g.pinned, a.id)
+	for e := line.Front(); e != nil; e = e.Next() {
+		w := e.Value.(*waiter)
+		w.partitionID = a.id
+		w.line = target
+		w.place = target.PushBack(w)
+	}
+}
+
+// ride picks the pop that is to be served in the entry of a push, and reserves the partition for it.
+func (g *group) ride(m *rideRequest) *waiter {
+	w := g.rider(m)
+	if w == nil || w.limit == 0 || w.autoBatch {
+		return nil
+	}
+	if m.id != 0 && !g.schedule.Reserve(m.id) {
+		return nil
+	}
+	g.unpark(w)
+	g.publish()
+	return w
+}
+
+func (g *group) rider(m *rideRequest) *waiter {
+	if m.id == 0 {
+		if line := g.unborn[m.partition]; line != nil && line.Len() > 0 {
+			return line.Front().Value.(*waiter)
+		}
+	} else if line := g.pinned[m.id]; line != nil && line.Len() > 0 {
+		return line.Front().Value.(*waiter)
+	}
+	if g.waiting.Len() > 0 {
+		return g.waiting.Front().Value.(*waiter)
+	}
+	return nil
+}
+
+func (g *group) found(m *foundNote) {
+	for _, p := range m.partitions {
+		g.schedule.Found(p.id, p.untilMicros, m.nowMicros, p.byLease)
+	}
+	g.serve(m.nowMicros)
+	if m.last {
+		g.loaded = true
+		g.sendAllAway()
+	}
+}

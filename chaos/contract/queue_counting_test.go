@@ -1,0 +1,285 @@
+package contract
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// needCounted ends the test unless all the places of 9.5 to 9.9 that count a queue agree with the backlog of its
+// measuring reader. The lists show the backlog without what is leased, the others with it.
+func needCounted(t *testing.T, s *scene, total, backlog, processing, dead int) {
+	t.Helper()
+	waiting := counts{total, backlog - processing, processing, total - backlog, dead}
+	whole := counts{total, backlog, processing, total - backlog, dead}
+	rows, at := queueRows(t, s.client, s.queue)
+	if at < 0 || rows[at].Messages != waiting {
+		t.Errorf("9.6: want %+v, got %+v", waiting, rows[at].Messages)
+	}
+	if detail := queueDetail(t, s.client, s.queue); detail.Totals != whole {
+		t.Errorf("9.7: want %+v, got %+v", whole, detail.Totals)
+	}
+	depth := queueDepth(t, s.client, s.queue, "")
+	if depth.Pending != backlog || depth.Processing != processing || depth.Ready != backlog-processing || depth.Group != nil {
+		t.Errorf("9.8: want pending %d, processing %d, got %+v", backlog, processing, depth)
+	}
+	pending := 0
+	for _, row := range partitionRows(t, s.client, s.queue) {
+		pending += row.Pending
+	}
+	if pending != backlog {
+		t.Errorf("9.9: want pending %d, got %d", backlog, pending)
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// TestCountingFollowsTheSlowestNamedGroup: 9.5, queue mode measures only when there is no named group, and without
+// any reader the backlog is all that is retained.
+func TestCountingFollowsTheSlowestNamedGroup(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, 10)
+	needCounted(t, s, 10, 10, 0, 0)
+	mode := s.as("")
+	needVerdicts(t, mode.claim(6, 0, 5, 1).ack(completed(5)), released)
+	needCounted(t, s, 10, 4, 0, 0)
+	leased := mode.claim(2, 6, 7, 1)
+	needCounted(t, s, 10, 4, 2, 0)
+	needVerdicts(t, leased.ack(completed(6)), kept)
+	needCounted(t, s, 10, 3, 1, 0)
+	slow, fast := s.as("slow"), s.as("fast")
+	needVerdicts(t, fast.claim(9, 0, 8, 1).ack(completed(8)), released)
+	needCounted(t, s, 10, 1, 0, 0) // a named group measures, although queue mode is slower
+	batch := slow.claim(3, 0, 2, 1)
+	needCounted(t, s, 10, 10, 3, 0)
+	needVerdicts(t, batch.ack(dlqed(1), completed(0)), filed, released)
+	needCounted(t, s, 10, 8, 0, 1)
+	needVerdicts(t, slow.redelivered(2, 9, 1).ack(completed(9)), released)
+	needCounted(t, s, 10, 1, 0, 1) // fast is the slower one now
+}
+
+// TestQueueListShowsRows: 9.6.
+func TestQueueListShowsRows(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, map[string]any{"namespace": "n", "task": "t"}, 3)
+	second := newScene(t, nil, 1)
+	pushAll(t, s.client, numbered(s.queue, "b", "b", 2)...)
+	reply := s.client.Get("/api/v1/resources/queues?namespace=nothing&task=nothing")
+	need(t, reply, 200)
+	found := -1
+	list, _ := reply.Object()["queues"].([]any)
+	for i, entry := range list {
+		row := entry.(map[string]any)
+		if row["name"] == s.queue {
+			found = i
+			needKeys(t, row, "id", "name", "queue", "namespace", "task", "storage", "partitions", "segments", "messages", "retainedBytes",
+				"options", "createdAt", "kvRows", "kvBytes", "timerRows", "timerBytes")
+		}
+		if row["name"] == second.queue && found >= 0 {
+			t.Error("the list is not newest first")
+		}
+	}
+	if found < 0 {
+		t.Fatal("namespace and task are ignored, but the queue is missing")
+	}
+	rows, at := queueRows(t, s.client, s.queue)
+	row := rows[at]
+	if !uuidV7.MatchString(row.ID) || row.Queue != s.queue || row.Namespace != "n" || row.Task != "t" || row.Storage != "segments" ||
+		row.Partitions != 2 || row.Segments.Messages != 5 || row.Segments.Segments < 2 || row.Segments.Segments > 5 || row.RetainedBytes <= 0 ||
+		time.Since(row.CreatedAt).Abs() > time.Minute || row.KVRows != 0 || row.KVBytes != 0 || row.TimerRows != 0 || row.TimerBytes != 0 {
+		t.Errorf("got %+v", row)
+	}
+	if !slices.IsSortedFunc(rows, func(a, b queueRow) int { return b.CreatedAt.Compare(a.CreatedAt) }) {
+		t.Error("the list is not newest first")
+	}
+}
+
+// TestQueueListLanes: 9.6, stats=lanes reduces the rows; any other value is ignored.
+func TestQueueListLanes(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, 1)
+	for query, lanes := range map[string]bool{"?stats=lanes": true, "?stats=full": false, "?stats=": false, "": false} {
+		reply := s.client.Get("/api/v1/resources/queues" + query)
+		need(t, reply, 200)
+		if mark := reply.Text("stats"); (mark == "lanes") != lanes {
+			t.Errorf("%s: stats is %q", query, mark)
+		}
+		for _, entry := range reply.Object()["queues"].([]any) {
+			row := entry.(map[string]any)
+			if row["name"] != s.queue {
+				continue
+			}
+			needKeys(t, row, "id", "name", "queue", "partitions", "createdAt")
+			if lanes && len(row) != 5 {
+				t.Errorf("want five keys, got %v", row)
+			}
+			if _, full := row["messages"]; full == lanes {
+				t.Errorf("%s: got %v", query, row)
+			}
+		}
+	}
+}
+
+// TestQueueDetail: 9.7.
+func TestQueueDetail(t *testing.T) {
+	t.Parallel()
+	before := time.Now()
+	s := newScene(t, nil, 2)
+	s.push(1)
+	pushAll(t, s.client, numbered(s.queue, "b", "b", 4)...)
+	needVerdicts(t, s.needClaim(s.pinned(2), 0, 1, 1).ack(completed(0)), kept)
+	reply := s.client.Get(queuePath(s.queue))
+	need(t, reply, 200)
+	needKeys(t, reply.Object(), "id", "name", "namespace", "task", "createdAt", "options", "partitions", "segments", "totals", "retainedBytes")
+	needKeys(t, reply.Object()["partitions"].([]any)[0].(map[string]any), "id", "name", "createdAt", "messages", "stats", "cursor",
+		"lastActivity", "oldestMessage", "newestMessage", "retainedBytes")
+	detail := queueDetail(t, s.client, s.queue)
+	if len(detail.Partitions) != 2 || detail.Segments.Messages != 7 || detail.RetainedBytes <= 0 || detail.Namespace != s.queue {
+		t.Fatalf("got %v", reply)
+	}
+	want := map[string]counts{"Default": {3, 2, 1, 1, 0}, "b": {4, 4, 0, 0, 0}}
+	for i, partition := range detail.Partitions {
+		raw := reply.Object()["partitions"].([]any)[i].(map[string]any)
+		if failed, present := raw["messages"].(map[string]any)["failed"]; !present || failed != nil {
+			t.Errorf("failed is null, got %v", raw)
+		}
+		if !uuidAny.MatchString(partition.ID) || partition.Messages != want[partition.Name] || partition.Stats != partition.Messages ||
+			partition.Cursor.BatchesConsumed != 0 || partition.RetainedBytes <= 0 {
+			t.Errorf("want %+v, got %+v", want[partition.Name], partition)
+		}
+		for name, stamp := range map[string]*time.Time{
+			"createdAt": &partition.CreatedAt, "lastActivity": partition.LastActivity, "oldestMessage": partition.OldestMessage, "newestMessage": partition.NewestMessage,
+		} {
+			if stamp == nil || stamp.Before(before.Add(-time.Second)) || stamp.After(time.Now().Add(time.Second)) {
+				t.Errorf("%s of %s: got %v", name, partition.Name, stamp)
+			}
+		}
+		if partition.Name == "Default" && !partition.OldestMessage.Before(*partition.NewestMessage) {
+			t.Errorf("want two stamps, got %+v", partition)
+		}
+	}
+	if total := (counts{7, 6, 1, 1, 0}); detail.Totals != total {
+		t.Errorf("totals: want %+v, got %+v", total, detail.Totals)
+	}
+	for _, path := range []string{"", "/depth", "/sizes"} {
+		needBody(t, s.client.Get(queuePath(s.queue+"-missing")+path), 404, `{"error":"Queue not found"}`)
+	}
+}
+
+// TestDepthOfAGroup: 9.8, a partition without its cursor counts with its whole retained range.
+func TestDepthOfAGroup(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, 4)
+	pushAll(t, s.client, numbered(s.queue, "b", "b", 3)...)
+	if depth := queueDepth(t, s.client, s.queue, "g"); depth.Pending != 7 || depth.Ready != 7 || depth.PartitionsPending != 2 || depth.PartitionsReady != 2 {
+		t.Fatalf("without a cursor: got %+v", depth)
+	}
+	needVerdicts(t, s.needClaim(s.pinned(3), 0, 2, 1).ack(completed(0)), kept)
+	raw := s.client.Get(queuePath(s.queue) + "/depth?group=g")
+	needKeys(t, raw.Object(), "queue", "group", "pending", "processing", "ready", "partitionsPending", "partitionsReady", "conflation",
+		"effectivePending", "effectiveReady", "partitions")
+	depth := queueDepth(t, s.client, s.queue, "g")
+	if depth.Queue != s.queue || depth.Group == nil || *depth.Group != "g" || depth.Pending != 6 || depth.Processing != 2 || depth.Ready != 4 ||
+		depth.Conflation || depth.EffectivePending != 6 || depth.EffectiveReady != 4 || depth.PartitionsPending != 2 {
+		t.Fatalf("got %+v", depth)
+	}
+	for _, partition := range depth.Partitions {
+		want := map[string][3]int{"Default": {3, 2, 1}, "b": {3, 0, 3}}[partition.Partition]
+		if got := [3]int{partition.Pending, partition.Processing, partition.Ready}; got != want {
+			t.Errorf("%s: want %v, got %v", partition.Partition, want, got)
+		}
+	}
+}
+
+// TestDepthOfAConflatingGroup: 9.8, one message per partition is what it is to receive.
+func TestDepthOfAConflatingGroup(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, 4)
+	pushAll(t, s.client, numbered(s.queue, "b", "b", 3)...)
+	needMessages(t, s.pop(1, "conflation=true", "partitions=1"), "m3")
+	depth := queueDepth(t, s.client, s.queue, s.group)
+	if !depth.Conflation || depth.Pending != 7 || depth.Processing != 4 || depth.PartitionsPending != 2 || depth.PartitionsReady != 1 ||
+		depth.EffectivePending != 2 || depth.EffectiveReady != 1 {
+		t.Fatalf("got %+v", depth)
+	}
+	if depth := queueDepth(t, s.client, s.queue, ""); depth.Conflation || depth.EffectivePending != depth.Pending {
+		t.Fatalf("without group conflation is false, got %+v", depth)
+	}
+}
+
+// TestDepthDoesNotSubtractDelays: 9.8.
+func TestDepthDoesNotSubtractDelays(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, map[string]any{"delayedProcessing": 3600}, 3)
+	s.needNothing()
+	if depth := queueDepth(t, s.client, s.queue, s.group); depth.Pending != 3 || depth.Ready != 3 {
+		t.Fatalf("got %+v", depth)
+	}
+}
+
+// TestQueueSizes: 9.8, bytes by partition.
+func TestQueueSizes(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, 1)
+	big := numbered(s.queue, "big", "b", 1)
+	big[0].Payload = incompressible(100_000)
+	pushAll(t, s.client, big...)
+	answer := fetchInto[struct {
+		Queue      string
+		Partitions map[string]int64
+		Truncated  *bool
+	}](t, s.client, queuePath(s.queue)+"/sizes")
+	if answer.Queue != s.queue || len(answer.Partitions) != 2 || answer.Truncated != nil || answer.Partitions["Default"] <= 0 ||
+		answer.Partitions["big"] < 50_000 {
+		t.Fatalf("got %+v", answer)
+	}
+}
+
+// TestQueueSizesSayWhenTheyAreTruncated: 9.8, at QUEEN_DASH_SIZES_MAX.
+func TestQueueSizesSayWhenTheyAreTruncated(t *testing.T) {
+	t.Parallel()
+	client := privateBroker(t, map[string]string{"QUEEN_DASH_SIZES_MAX": "2"}).Client()
+	s := newSceneAt(t, client, nil, 1)
+	for _, partition := range []string{"b", "c"} {
+		pushAll(t, client, numbered(s.queue, partition, partition, 1)...)
+	}
+	answer := fetchInto[struct {
+		Partitions map[string]int64
+		Truncated  bool
+	}](t, client, queuePath(s.queue)+"/sizes")
+	if len(answer.Partitions) != 2 || !answer.Truncated {
+		t.Fatalf("got %+v", answer)
+	}
+}
+
+// TestPartitionList: 9.9, the partitions with the most pending first, at most limit, clamped.
+func TestPartitionList(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, 1)
+	pushAll(t, s.client, numbered(s.queue, "b", "b", 3)...)
+	pushAll(t, s.client, numbered(s.queue, "c", "c", 2)...)
+	rows := partitionRows(t, s.client, s.queue)
+	var names []string
+	for _, row := range rows {
+		names = append(names, row.Partition)
+		if row.Queue != s.queue || !uuidAny.MatchString(row.PartitionID) || row.LagSeconds == nil || *row.LagSeconds < 0 || *row.LagSeconds > 60 {
+			t.Errorf("got %+v", row)
+		}
+	}
+	if !slices.Equal(names, []string{"b", "c", "Default"}) {
+		t.Fatalf("want the most pending first, got %v", names)
+	}
+	for limit, n := range map[string]int{"2": 2, "0": 1, "-5": 1, "999999": 3} {
+		if rows := partitionRows(t, s.client, s.queue, "limit="+limit); len(rows) != n {
+			t.Errorf("limit %s: want %d rows, got %+v", limit, n, rows)
+		}
+	}
+	needEnvelope(t, s.client.Get("/api/v1/resources/partitions?limit=many"), 400, "bad_request")
+	needMessages(t, s.client.PopPartition(s.queue, "b", s.query(10, "autoAck=true")), "b0", "b1", "b2")
+	for _, row := range partitionRows(t, s.client, s.queue) {
+		if (row.LagSeconds == nil) != (row.Partition == "b") || row.Partition == "b" && row.Pending != 0 {
+			t.Errorf("lagSeconds is null when it is caught up, got %+v", row)
+		}
+	}
+}

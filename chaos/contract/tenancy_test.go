@@ -1,0 +1,113 @@
+package contract
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"queen/chaos/contract/harness"
+)
+
+const (
+	defaultTenant = "00000000-0000-0000-0000-000000000001"
+	otherTenant   = "7d9f0c7e-6a57-4b0e-9d38-1f2b3c4d5e6f"
+)
+
+func TestTenantHeaderIsIgnoredUnlessEnabled_2_5(t *testing.T) {
+	t.Parallel()
+	queue := uniqueName(t)
+	for i, header := range []string{otherTenant, "not a uuid", ""} {
+		client := suite.client.WithTenant(header)
+		pushOne(t, client, numbered(queue, "", header, 1)[0])
+		popped := suite.client.Pop(queue, "commitOnDelivery=true")
+		needMessageCount(t, popped, 1)
+		if popped.Messages[0].Offset != int64(i) {
+			t.Fatalf("want the queue of the default tenant, got offset %d", popped.Messages[0].Offset)
+		}
+	}
+}
+
+func TestTenantsDoNotSeeEachOther_2_5(t *testing.T) {
+	t.Parallel()
+	broker := privateBroker(t, map[string]string{"QUEEN_TENANCY_HEADER": "true", "QUEEN_KV_TRUSTED_PROXY": "true"})
+	plain := broker.Client()
+	other := plain.WithTenant(otherTenant)
+	item := harness.Item{Queue: "q", Payload: "default", TransactionID: "t"}
+	first := pushOne(t, plain, item)
+	item.Payload = "other"
+
+	t.Run("a value that is no UUID is refused", func(t *testing.T) {
+		for _, value := range []string{"nope", "7d9f0c7e", strings.Repeat("0", 64)} {
+			answer := plain.WithTenant(value).Push(item)
+			needBody(t, answer.Response, 400, `{"error":"invalid x-queen-tenant header (must be a UUID)"}`)
+		}
+	})
+	t.Run("no header is the default tenant", func(t *testing.T) {
+		reply := plain.WithTenant(defaultTenant).Push(item)
+		need(t, reply.Response, 201)
+		if reply.Items[0].Status != "duplicate" || reply.Items[0].MessageID != first.MessageID {
+			t.Fatalf("the dedup window of the default tenant must answer, got %v", reply)
+		}
+	})
+	t.Run("queues and dedup are per tenant", func(t *testing.T) {
+		need(t, other.Get("/api/v1/resources/queues/q"), 404)
+		if verdict := pushOne(t, other, item); *verdict.Offset != 0 {
+			t.Fatalf("want a queue of its own, got %+v", verdict)
+		}
+	})
+	query := "leaseSeconds=60&consumerGroup=g&subscriptionMode=all"
+	mine, theirs := plain.Pop("q", query), other.Pop("q", query)
+	t.Run("messages are per tenant", func(t *testing.T) {
+		needMessages(t, mine, "t")
+		needMessages(t, theirs, "t")
+		if string(mine.Messages[0].Data) != `"default"` || string(theirs.Messages[0].Data) != `"other"` {
+			t.Fatalf("got %s and %s", mine.Messages[0].Data, theirs.Messages[0].Data)
+		}
+	})
+	t.Run("an ack of a foreign partition is an item error", func(t *testing.T) {
+		item := theirs.Messages[0].Ack("completed")
+		for _, lease := range []string{item.LeaseID, ""} {
+			item.LeaseID = lease
+			reply := plain.Ack("g", item)
+			need(t, reply.Response, 200)
+			want := "partition " + item.PartitionID + " not owned by this tenant"
+			if verdict := reply.Items[0]; verdict.Success || verdict.Error == nil || *verdict.Error != want {
+				t.Fatalf("want %q, got %v", want, reply)
+			}
+		}
+	})
+	t.Run("a foreign lease is unknown", func(t *testing.T) {
+		reply := plain.Extend(theirs.LeaseID, nil)
+		need(t, reply.Response, 200)
+		if reply.Success || reply.Renewed != 0 {
+			t.Fatalf("got %v", reply)
+		}
+	})
+	t.Run("ids in an address are per tenant", func(t *testing.T) {
+		address := "/api/v1/messages/" + theirs.PartitionID + "/t"
+		need(t, other.Get(address), 200)
+		need(t, plain.Get(address), 404)
+	})
+	t.Run("dead letters and groups are per tenant", func(t *testing.T) {
+		need(t, other.Ack("g", theirs.Messages[0].Ack("dlq")).Response, 200)
+		if total := other.Get("/api/v1/dlq?queue=q").Object()["total"]; total != json.Number("1") {
+			t.Fatalf("the tenant itself must see its dead letter, got total %v", total)
+		}
+		if total := plain.Get("/api/v1/dlq?queue=q").Object()["total"]; total != json.Number("0") {
+			t.Fatalf("another tenant must not, got total %v", total)
+		}
+		needMessageCount(t, other.Pop("elsewhere", "consumerGroup=solo"), 0)
+		pushOne(t, other, harness.Item{Queue: "elsewhere", Payload: 1})
+		needMessageCount(t, other.Pop("elsewhere", "consumerGroup=solo"), 1)
+		need(t, other.Get("/api/v1/consumer-groups/solo"), 200)
+		need(t, plain.Get("/api/v1/consumer-groups/solo"), 404)
+	})
+	t.Run("the lists show the own tenant only", func(t *testing.T) {
+		if body := string(plain.Get("/api/v1/resources/queues").Body); strings.Contains(body, "elsewhere") {
+			t.Fatalf("got %s", body)
+		}
+		if body := string(other.Get("/api/v1/resources/queues").Body); !strings.Contains(body, "elsewhere") {
+			t.Fatalf("got %s", body)
+		}
+	})
+}

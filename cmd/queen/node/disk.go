@@ -1,0 +1,98 @@
+package node
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+
+	"queen/cmd/queen/config"
+	"queen/httpfront"
+)
+
+// diskGate refuses growing writes while the data volume is nearly full (cluster 11.3). A single node applies it to its own
+// disk.
+type diskGate struct {
+	path      string
+	node      uint64
+	high, low float64
+	log       zerolog.Logger
+	percent   atomic.Pointer[float64]
+	closed    atomic.Bool
+	stop      chan struct{}
+	done      sync.WaitGroup
+}
+
+// diskInterval is how often the volume is measured.
+const diskInterval = time.Second
+
+func newDiskGate(c *config.Config, log zerolog.Logger) *diskGate {
+	g := &diskGate{
+		path: c.RaftDirectory, node: uint64(c.RaftNodeID), log: log, stop: make(chan struct{}),
+		high: float64(c.RaftDiskHighPercent), low: float64(c.RaftDiskLowPercent),
+	}
+	g.measure()
+	g.done.Add(1)
+	go g.run()
+	return g
+}
+
+func (g *diskGate) run() {
+	defer g.done.Done()
+	ticker := time.NewTicker(diskInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-g.stop:
+			return
+		case <-ticker.C:
+			g.measure()
+		}
+	}
+}
+
+func (g *diskGate) measure() {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(g.path, &stat); err != nil {
+		g.log.Warn().Err(err).Msg("the data volume cannot be measured")
+		return
+	}
+	used := float64(stat.Blocks - stat.Bfree)
+	percent := 100 * used / max(used+float64(stat.Bavail), 1)
+	g.percent.Store(&percent)
+	full := percent >= g.high || (g.closed.Load() && percent >= g.low)
+	if g.closed.Swap(full) != full {
+		g.log.Warn().Bool("full", full).Uint64("node", g.node).Float64("percent", percent).
+			Msg(fmt.Sprintf("raft storage pressure changed full=%t", full))
+	}
+}
+
+// Percent is the use of the data volume.
+func (g *diskGate) Percent() float64 {
+	if p := g.percent.Load(); p != nil {
+		return *p
+	}
+	return 0
+}
+
+// Full tells whether the gate is closed.
+func (g *diskGate) Full() bool { return g.closed.Load() }
+
+// Closed implements api.Gate.
+func (g *diskGate) Closed() *httpfront.Error {
+	if !g.closed.Load() {
+		return nil
+	}
+	refusal := httpfront.Refuse(httpfront.CodeStorageFull,
+		fmt.Sprintf("the data volume of node %d is %.1f%% full", g.node, g.Percent()))
+	refusal.Node = g.node
+	return refusal
+}
+
+func (g *diskGate) close() {
+	close(g.stop)
+	g.done.Wait()
+}

@@ -1,0 +1,72 @@
+package node
+
+import (
+	"sync/atomic"
+
+	"queen/cmd/queen/config"
+	"queen/cmd/queen/version"
+	"queen/httpfront/api"
+	"queen/raftlog"
+)
+
+// health answers what /health shows (cluster 7), from memory, at once.
+type health struct {
+	config   *config.Config
+	handlers *api.API
+	raft     atomic.Pointer[raftlog.Node]
+	ready    atomic.Bool
+	stopping atomic.Bool
+	disk     *diskGate
+}
+
+func newHealth(c *config.Config) *health { return &health{config: c} }
+
+func (h *health) connect(raft *raftlog.Node) { h.raft.Store(raft) }
+
+// Health implements api.Node.
+func (h *health) Health() api.Health {
+	out := api.Health{
+		Version: version.Get().Version, NodeID: uint64(h.config.RaftNodeID), ClusterVersion: version.Format,
+		Kinds: version.Format, Identity: "ok", StorageReady: true, Role: string(raftlog.RoleFollower),
+	}
+	raft := h.raft.Load()
+	if raft == nil {
+		out.Reasons = append(out.Reasons, "booting")
+		return out
+	}
+	status := raft.Status()
+	out.Role, out.Term = string(status.Role), status.Term
+	out.LeaderID = status.LeaderID
+	out.Applied, out.Commit = status.AppliedIndex, status.CommitIndex
+	out.QuorumAckMs = status.QuorumAckMs
+	out.Voters, out.Learners = status.Voters, status.Learners
+	out.Status = status
+	if status.LeaderID != uint64(h.config.RaftNodeID) && status.CommitIndex > status.AppliedIndex {
+		out.LagEntries = status.CommitIndex - status.AppliedIndex
+	}
+	h.judge(&out, &status)
+	return out
+}
+
+// judge is the ready rule (cluster 7.2).
+func (h *health) judge(out *api.Health, status *raftlog.Status) {
+	because := func(holds bool, reason string) {
+		if holds {
+			out.Reasons = append(out.Reasons, reason)
+		}
+	}
+	out.StorageReady = status.Failure == nil
+	because(!h.ready.Load(), "booting")
+	because(status.LeaderID == 0, "no_leader")
+	quorum := int64(h.config.RaftReadyQuorumMs)
+	because(quorum > 0 && (status.QuorumAckMs < 0 || status.QuorumAckMs > quorum), "quorum")
+	because(status.ApplyFailure != nil, "apply_failure")
+	because(status.Failure != nil && status.ApplyFailure == nil, "storage")
+	because(h.stopping.Load(), "stopping")
+	if f := status.ApplyFailure; f != nil {
+		out.ApplyFailure = &api.ApplyFailure{Index: f.Index, Term: f.Term, Digest: f.Digest, Error: f.Err.Error()}
+	}
+	if h.disk != nil {
+		out.DiskPercent, out.StorageFull = h.disk.Percent(), h.disk.Full()
+	}
+}

@@ -1,0 +1,303 @@
+// Package node wires the parts of a node together: data directory, store, actors, log, HTTP. It is one straight list of
+// steps up and one down (architecture 12, cluster 17).
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"queen/actors"
+	"queen/cmd/queen/config"
+	"queen/cmd/queen/version"
+	"queen/httpfront"
+	"queen/httpfront/api"
+	"queen/httpfront/envelope"
+	"queen/raftlog"
+	"queen/raftlog/command"
+	"queen/store"
+)
+
+// Node is a running node.
+type Node struct {
+	config    config.Config
+	log       zerolog.Logger
+	directory *directory
+	store     *store.Store
+	broker    *actors.Broker
+	raft      *raftlog.Node
+	http      *httpfront.Server
+	auth      *httpfront.Authenticator
+	health    *health
+	disk      *diskGate
+	stopTLS   context.CancelFunc
+}
+
+// Run starts a node, serves until ctx ends and stops it. hurry cuts the stop short (cluster 17.1: a second signal).
+func Run(ctx context.Context, cfg config.Config, log zerolog.Logger, hurry <-chan struct{}) error {
+	n := &Node{config: cfg, log: log}
+	if err := n.start(ctx); err != nil {
+		return errors.Join(err, n.stop(closed()))
+	}
+	<-ctx.Done()
+	return n.stop(hurry)
+}
+
+func closed() <-chan struct{} {
+	ch := make(chan struct{})
+	close(ch)
+	return ch
+}
+
+// start opens the port first: a node is live long before it is ready.
+func (n *Node) start(ctx context.Context) error {
+	n.health = newHealth(&n.config)
+	for _, step := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"open data directory", n.openDirectory},
+		{"open http port", n.openHTTP},
+		{"open store", n.openStore},
+		{"open log", n.openLog},
+		{"wait for leadership", n.awaitReady},
+	} {
+		began := time.Now()
+		if err := step.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+		n.log.Info().Str("step", step.name).Int64("ms", time.Since(began).Milliseconds()).Msg("start")
+	}
+	n.http.Open()
+	n.log.Info().Str("address", n.address()).Msg("serving")
+	return nil
+}
+
+func (n *Node) address() string {
+	return net.JoinHostPort(n.config.BindAddress, strconv.Itoa(n.config.Port))
+}
+
+func (n *Node) openDirectory(context.Context) (err error) {
+	n.directory, err = openDirectory(n.config.RaftDirectory)
+	return err
+}
+
+func (n *Node) openHTTP(context.Context) error {
+	port, err := net.Listen("tcp", n.address())
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	transport, err := n.certificate()
+	if err != nil {
+		return errors.Join(err, port.Close())
+	}
+	if n.config.JWTEnabled {
+		if n.auth, err = httpfront.NewAuthenticator(authConfig(&n.config, n.log)); err != nil {
+			return errors.Join(fmt.Errorf("set up authentication: %w", err), port.Close())
+		}
+	}
+	n.http, err = httpfront.New(httpfront.Config{
+		MaxBodyBytes: n.config.MaxBodyBytes,
+		TLS:          transport,
+		Tenancy:      n.config.TenancyHeader,
+		Auth:         n.auth,
+		AdmitBytes:   n.config.AdmitMaxBytes(),
+		AdmitHold:    milliseconds(n.config.RaftAdmitHoldMs),
+		Log:          n.log,
+	})
+	if err != nil {
+		return errors.Join(err, port.Close())
+	}
+	n.disk = newDiskGate(&n.config, n.log)
+	n.health.disk = n.disk
+	settings := apiConfig(&n.config)
+	if settings.Cipher, err = keyring(&n.config); err != nil {
+		return errors.Join(err, port.Close())
+	}
+	handlers := api.New(settings, n.health, n.disk)
+	n.health.handlers = handlers
+	n.http.Handle(handlers.Routes(n.http))
+	return n.http.Start(port)
+}
+
+func (n *Node) certificate() (*tls.Config, error) {
+	if n.config.TLSCertFile == "" {
+		return nil, nil
+	}
+	certificate, err := httpfront.LoadCertificate(n.config.TLSCertFile, n.config.TLSKeyFile, n.log)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	n.stopTLS = cancel
+	go certificate.Watch(ctx)
+	return certificate.Config(), nil
+}
+
+func (n *Node) openStore(context.Context) (err error) {
+	n.store, err = store.Open(store.Options{
+		Dir:        filepath.Join(n.config.RaftDirectory, "store"),
+		CacheBytes: n.config.StoreCacheMB << 20,
+		Logger:     n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.broker, err = actors.NewBroker(actors.Config{
+		Store: n.store,
+		Log:   n.log,
+		Retention: actors.RetentionConfig{
+			Interval:        milliseconds(n.config.RetentionIntervalMs),
+			BatchAppends:    uint32(n.config.RetentionBatchSize),
+			VisitPartitions: n.config.RetentionVisit,
+		},
+		IdleUnload:           seconds(n.config.ConsumeIdleUnloadSeconds),
+		TxidWindowMinSeconds: uint32(n.config.RaftTxnWindowMinSeconds),
+	})
+	return err
+}
+
+func (n *Node) openLog(context.Context) error {
+	lastStamp, err := n.broker.LastStampMicros()
+	if err != nil {
+		return fmt.Errorf("read last stamp: %w", err)
+	}
+	options := raftlog.DefaultOptions(filepath.Join(n.config.RaftDirectory, "raft"), uint64(n.config.RaftNodeID))
+	options.ElectionMs = int(n.config.RaftElectionMs)
+	options.HeartbeatMs = int(n.config.RaftHeartbeatMs)
+	options.PipelineEntries = n.config.RaftPipeline
+	options.BatchMaxCommands = n.config.RaftBatchMaxCommands
+	options.BatchMaxBytes = int(n.config.RaftBatchMaxBytes)
+	options.EntryMaxBytes = int(n.config.RaftEntryMaxBytes)
+	options.CommandQueueDepth = n.config.RaftCommandQueueDepth
+	options.DurableEveryMs = int(n.config.RaftDurableEveryMs)
+	options.DurableBytes = n.config.RaftDurableBytes
+	options.LogKeepEntries = uint64(n.config.RaftLogKeep)
+	options.IdleTickMs = int(n.config.RaftIdleTickMs)
+	options.MaxClockSkewMs = int(n.config.RaftMaxClockSkewMs)
+	options.Settings = command.Settings{
+		TxidWindowMinSeconds:   uint32(n.config.RaftTxnWindowMinSeconds),
+		RequestIDWindowSeconds: uint32(n.config.RaftRequestIDWindowSeconds),
+	}
+	if n.config.PartitionCleanupEnabled {
+		options.Settings.PartitionCleanupDays = uint32(n.config.PartitionCleanupDays)
+	}
+	options.LastStampMicros = lastStamp
+	options.Logger = n.log
+	if n.raft, err = raftlog.Open(options, stateMachine{n.broker}); err != nil {
+		return err
+	}
+	n.broker.Start(logAdapter{n.raft})
+	n.health.connect(n.raft)
+	n.health.handlers.Connect(n.broker)
+	return nil
+}
+
+// awaitReady waits until this node leads its group: with one voter nobody else will.
+func (n *Node) awaitReady(ctx context.Context) error {
+	if err := (logAdapter{n.raft}).ReadIndex(ctx); err != nil {
+		return err
+	}
+	n.health.ready.Store(true)
+	return nil
+}
+
+// stop ends what start has begun, in the order of cluster 17.1. Every step is logged with its milliseconds.
+func (n *Node) stop(hurry <-chan struct{}) error {
+	if n.health != nil {
+		n.health.stopping.Store(true)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), milliseconds(n.config.ShutdownDrainMs))
+	defer cancel()
+	go func() {
+		select {
+		case <-hurry:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	var failures []error
+	step := func(name string, run func() error) {
+		began := time.Now()
+		err := run()
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", name, err))
+		}
+		n.log.Info().Str("step", name).Int64("ms", time.Since(began).Milliseconds()).AnErr("err", err).Msg("stop")
+	}
+	if n.broker != nil {
+		step("answer parked pops", func() error { n.broker.AnswerParked(); return nil })
+	}
+	if n.http != nil {
+		step("drain http", func() error { return n.http.Stop(ctx) })
+	}
+	if n.raft != nil {
+		step("close log", func() error { return n.raft.Close(ctx) })
+	}
+	if n.broker != nil && n.raft != nil {
+		step("stop actors", func() error { n.broker.Stop(); return nil })
+	}
+	if n.store != nil {
+		step("close store", n.store.Close)
+	}
+	if n.disk != nil {
+		n.disk.close()
+	}
+	if n.auth != nil {
+		n.auth.Close()
+	}
+	if n.stopTLS != nil {
+		n.stopTLS()
+	}
+	if n.directory != nil {
+		step("release lock", n.directory.close)
+	}
+	return errors.Join(failures...)
+}
+
+func milliseconds(ms config.Milliseconds) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+func seconds(s config.Seconds) time.Duration { return time.Duration(s) * time.Second }
+
+func apiConfig(c *config.Config) api.Config {
+	return api.Config{
+		PushTimeout:  milliseconds(c.PopDefaultTimeoutMs),
+		PopTimeout:   milliseconds(c.PopWaitMs()),
+		WriteTimeout: milliseconds(c.StatementTimeoutMs),
+		SubscribeAll: c.DefaultSubscriptionMode == "all",
+		SizesMax:     c.DashboardSizesMax,
+		Version:      version.Get().Version,
+		ServerID:     c.ServerID,
+		Port:         c.Port,
+	}
+}
+
+func keyring(c *config.Config) (*envelope.Keyring, error) {
+	var current *envelope.Key
+	if c.EncryptionKey != nil {
+		current = &envelope.Key{ID: c.EncryptionKey.ID, Bytes: c.EncryptionKey.Bytes}
+	}
+	old := make([]envelope.Key, len(c.EncryptionKeysOld))
+	for i, key := range c.EncryptionKeysOld {
+		old[i] = envelope.Key{ID: key.ID, Bytes: key.Bytes}
+	}
+	return envelope.New(current, old)
+}
+
+func authConfig(c *config.Config, log zerolog.Logger) httpfront.AuthConfig {
+	return httpfront.AuthConfig{
+		Algorithm: c.JWTAlgorithm, Secret: c.JWTSecret, PublicKey: c.JWTPublicKey, JWKSURL: c.JWTJWKSURL,
+		JWKSRefresh: seconds(c.JWTJWKSRefreshSeconds), JWKSTimeout: milliseconds(c.JWTJWKSTimeoutMs),
+		Issuer: c.JWTIssuer, Audience: c.JWTAudience, ClockSkew: seconds(c.JWTClockSkewSeconds),
+		RequireExp: c.JWTRequireExpiry, RolesClaim: c.JWTRolesClaim, RolesArrayClaim: c.JWTRolesArrayClaim,
+		RoleAdmin: c.JWTRoleAdmin, RoleReadWrite: c.JWTRoleReadWrite, RoleReadOnly: c.JWTRoleReadOnly,
+		RoleWriteOnly: c.JWTRoleWriteOnly, SkipPaths: c.JWTSkipPaths, Log: log,
+	}
+}

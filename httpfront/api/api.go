@@ -1,0 +1,125 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"queen/actors"
+	"queen/httpfront"
+	"queen/raftlog/command"
+)
+
+// Config holds the settings that handlers depend on (cluster 1.2, 1.7).
+type Config struct {
+	// PushTimeout is POP_DEFAULT_TIMEOUT_MS, PopTimeout is DEFAULT_TIMEOUT or the former, WriteTimeout is
+	// QUEEN_STMT_TIMEOUT_MS.
+	PushTimeout, PopTimeout, WriteTimeout time.Duration
+	// SubscribeAll is DEFAULT_SUBSCRIPTION_MODE=all.
+	SubscribeAll bool
+	// SizesMax is QUEEN_DASH_SIZES_MAX.
+	SizesMax int
+	// Version, ServerID and Port describe the node on console routes.
+	Version  string
+	ServerID string
+	Port     int
+	// Cipher encrypts the payloads of queues that ask for it.
+	Cipher Cipher
+}
+
+// API are the handlers over one broker.
+type API struct {
+	config Config
+	broker *actors.Broker
+	cipher Cipher
+	gate   Gate
+	node   Node
+	stats  *Stats
+}
+
+// Cipher encrypts the payloads of queues that ask for it (messaging 4.5).
+type Cipher interface {
+	// Usable tells whether there is a key to encrypt with.
+	Usable() bool
+	// Seal returns the stored envelope of a payload.
+	Seal(payload []byte) ([]byte, error)
+	// Open returns the payload of a stored envelope; an error when no key fits.
+	Open(envelope []byte) ([]byte, error)
+}
+
+// Gate tells whether growing writes are refused because a data volume is full (cluster 11.3).
+type Gate interface {
+	// Closed returns the refusal while the gate is closed, nil otherwise.
+	Closed() *httpfront.Error
+}
+
+// New makes the handlers. They need a broker, see Connect, before any route but the early ones is served.
+func New(config Config, node Node, gate Gate) *API {
+	return &API{config: config, node: node, gate: gate, cipher: config.Cipher, stats: NewStats(time.Now())}
+}
+
+// Connect gives the handlers the broker; called once, before the server opens its routes.
+func (a *API) Connect(broker *actors.Broker) { a.broker = broker }
+
+// fail answers with what an error of the broker means to a client.
+func (a *API) fail(r *httpfront.Request, err error) {
+	switch {
+	case errors.Is(err, actors.ErrGone):
+		r.Abandon()
+	default:
+		r.Fail(refusalOf(err))
+	}
+}
+
+// refusalOf maps the errors of the broker to codes (messaging 2.7); any other error stays what it is.
+func refusalOf(err error) error {
+	for _, known := range []struct {
+		err  error
+		code httpfront.Code
+	}{
+		{actors.ErrDeadline, httpfront.CodeTimeout},
+		{actors.ErrOverloaded, httpfront.CodeOverloaded},
+		{actors.ErrNoLeader, httpfront.CodeNoLeader},
+		{actors.ErrRetry, httpfront.CodeRetry},
+		{actors.ErrStopping, httpfront.CodeRetry},
+		{actors.ErrTooLarge, httpfront.CodePayloadTooLarge},
+	} {
+		if errors.Is(err, known.err) {
+			return httpfront.Refuse(known.code, known.err.Error())
+		}
+	}
+	return err
+}
+
+// deadline of a write: timeoutMs, else the default of its family (cluster 8.2).
+func (a *API) deadline(r *httpfront.Request, fallback time.Duration) (time.Time, error) {
+	ms, err := r.QueryTimeoutMs(fallback.Milliseconds())
+	return r.Arrived.Add(time.Duration(ms) * time.Millisecond), err
+}
+
+const (
+	// keyBudgetBytes bounds 36 for the tenant + the queue + the longer of partition and group (messaging 2.11).
+	keyBudgetBytes = 447
+	tenantBytes    = 36
+)
+
+// checkNames refuses names beyond the key budget.
+func checkNames(queue, other string) error {
+	if tenantBytes+len(queue)+len(other) > keyBudgetBytes {
+		return httpfront.Refuse(httpfront.CodeNameTooLong,
+			fmt.Sprintf("the names of queue and partition or group exceed %d bytes", keyBudgetBytes-tenantBytes))
+	}
+	return nil
+}
+
+// ackText is the text of a failed ack (messaging 6.6); empty for success.
+func ackText(e command.AckError, partition uint64) string {
+	if e == command.AckOK {
+		return ""
+	}
+	return actors.AckErrorText(e, partition)
+}
+
+func isZero(id uuid.UUID) bool { return id == uuid.Nil }

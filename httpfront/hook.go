@@ -1,0 +1,209 @@
+package httpfront
+
+import (
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// How long a request may take to arrive. The head has headTimeout from its first byte on. The body has bodyBaseTimeout
+// and as long as it takes at bodyBytesPerSecond, the slowest upload that is still taken for a client and not for an
+// attack: 64 MiB may take 17 minutes, an ordinary push about half a minute. A body of unknown length has the time of the
+// largest one, and holds permits for 64 KiB only.
+const (
+	headTimeout        = 60 * time.Second
+	bodyBaseTimeout    = 30 * time.Second
+	bodyBytesPerSecond = 64 << 10
+)
+
+func bodyTimeout(bytes int64) time.Duration {
+	return bodyBaseTimeout + time.Duration(bytes/bodyBytesPerSecond)*time.Second
+}
+
+// pending is what was decided about a request before its body was read.
+type pending struct {
+	// refusal ends the request without its body.
+	refusal *Error
+	route   *routeEntry
+	// checked says that the token was checked; subject is its sub.
+	checked bool
+	subject string
+	// bytes are the permits held.
+	bytes   int64
+	arrived time.Time
+}
+
+// pendings remembers decisions from the hook that sees the head until the handler or the error handler takes them over.
+// The library calls the hook with the header that is embedded in the context of the request and with nothing else, so
+// the address of the header is the key. fasthttp goes on from the hook to exactly one of: the handler, the error
+// handler, the expect handler followed by one of these or by the end of the connection. All three take the entry.
+type pendings struct {
+	mu       sync.Mutex
+	byHeader map[*fasthttp.RequestHeader]*pending
+}
+
+func (p *pendings) put(header *fasthttp.RequestHeader, decided *pending) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.byHeader[header] = decided
+}
+
+func (p *pendings) look(header *fasthttp.RequestHeader) *pending {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.byHeader[header]
+}
+
+func (p *pendings) take(header *fasthttp.RequestHeader) *pending {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	decided := p.byHeader[header]
+	if decided != nil {
+		delete(p.byHeader, header)
+	}
+	return decided
+}
+
+// takeIf takes an entry only if it is still this one: the header may belong to another request by now.
+func (p *pendings) takeIf(header *fasthttp.RequestHeader, decided *pending) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if decided == nil || p.byHeader[header] != decided {
+		return false
+	}
+	delete(p.byHeader, header)
+	return true
+}
+
+// beforeBody is called when the head of a request has been read and its body has not. It may block: that is how a
+// request without room waits. A refusal lowers the limit of the body, so that reading it fails at once and the error
+// handler answers; a request without a body reaches the handler, which answers then.
+func (s *Server) beforeBody(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	// Only a connection that was cut in the middle can have left an entry behind.
+	s.drop(header)
+	length := int64(header.ContentLength())
+	config := fasthttp.RequestConfig{ReadTimeout: bodyTimeout(s.config.MaxBodyBytes)}
+	if length >= 0 {
+		config.ReadTimeout = bodyTimeout(min(length, s.config.MaxBodyBytes))
+	}
+	if header.IsGet() || header.IsHead() {
+		return config
+	}
+	decided := s.decide(header, length)
+	if decided == nil {
+		return config
+	}
+	s.pendings.put(header, decided)
+	if decided.refusal != nil {
+		config.MaxRequestBodySize = 1
+	}
+	return config
+}
+
+// decide returns nil for requests that need no permit. length is -1 for a chunked body and -2 for none.
+func (s *Server) decide(header *fasthttp.RequestHeader, length int64) *pending {
+	path, _ := splitTarget(header.RequestURI())
+	segments, ok := splitPath(path)
+	if !ok {
+		return nil
+	}
+	found := s.router.find(string(header.Method()), segments)
+	if found.entry == nil || !found.entry.Admit {
+		return nil
+	}
+	decided := &pending{route: found.entry, arrived: time.Now()}
+	if length > s.config.MaxBodyBytes {
+		decided.refusal = Refuse(CodePayloadTooLarge, textBodyTooBig)
+		return decided
+	}
+	if decided.refusal = s.refusalOfState(found.entry); decided.refusal != nil {
+		return decided
+	}
+	if s.config.Auth != nil {
+		decided.checked = true
+		decided.subject, decided.refusal = s.config.Auth.check(path, header.Peek(fasthttp.HeaderAuthorization), found.entry.Level)
+		if decided.refusal != nil {
+			return decided
+		}
+	}
+	bytes := max(length, 0)
+	if length == -1 {
+		bytes = chunkedBytes
+	}
+	switch s.admission.acquire(bytes) {
+	case admitGranted:
+		decided.bytes = bytes
+	case admitRefused:
+		decided.refusal = Refuse(CodeOverloaded, textOverloaded)
+	case admitClosed:
+		decided.refusal = Refuse(CodeRetry, textStopping)
+	}
+	return decided
+}
+
+// expect answers Expect: 100-continue. What is refused already is answered without asking for the body.
+func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
+	header := &ctx.Request.Header
+	decided := s.pendings.look(header)
+	refusal := (*Error)(nil)
+	switch {
+	case decided != nil && decided.refusal != nil:
+		refusal = decided.refusal
+	case int64(header.ContentLength()) > s.config.MaxBodyBytes:
+		refusal = Refuse(CodePayloadTooLarge, textBodyTooBig)
+	}
+	client := ctx.Conn().(*conn)
+	if refusal == nil {
+		// Should writing "100 Continue" fail, neither handler is called: the end of the connection gives the permits back.
+		client.afterClose = func() {
+			if s.pendings.takeIf(header, decided) {
+				s.admission.release(decided.bytes)
+			}
+		}
+		return fasthttp.StatusContinue
+	}
+	s.drop(header)
+	client.linger = true
+	refusal.write(ctx, ShapeEnvelope)
+	s.observeUnread(decided, refusal.HTTPStatus())
+	return refusal.HTTPStatus()
+}
+
+// drop takes the decision about a request back.
+func (s *Server) drop(header *fasthttp.RequestHeader) {
+	if decided := s.pendings.take(header); decided != nil {
+		s.admission.release(decided.bytes)
+	}
+}
+
+// unreadable answers requests whose head or body could not be read, and those that were refused before their body. The
+// library closes the connection afterwards.
+func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
+	decided := s.pendings.take(&ctx.Request.Header)
+	refusal := refusalOfReading(err)
+	if decided != nil {
+		s.admission.release(decided.bytes)
+		if decided.refusal != nil {
+			refusal = decided.refusal
+		}
+	}
+	if client, ok := ctx.Conn().(*conn); ok {
+		client.linger = refusal.HTTPStatus() != fasthttp.StatusRequestTimeout
+	}
+	shape := ShapeEnvelope
+	if decided != nil {
+		shape = decided.route.Refusal
+	}
+	refusal.write(ctx, shape)
+	s.observeUnread(decided, refusal.HTTPStatus())
+}
+
+// observeUnread counts a request that had no handler.
+func (s *Server) observeUnread(decided *pending, status int) {
+	if decided == nil {
+		s.unreadStats.observe(status, 0)
+		return
+	}
+	decided.route.stats.observe(status, time.Since(decided.arrived))
+}

@@ -1,0 +1,326 @@
+package httpfront
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+	"github.com/rs/zerolog"
+	"github.com/valyala/fasthttp"
+)
+
+// Limits of the server.
+const (
+	// maxHeadBytes bounds request line and headers together (messaging 2.11). It is the read buffer of a connection while
+	// a request arrives.
+	maxHeadBytes = 16 << 10
+	// writeBufferBytes is the write buffer of an answer that is being sent: most answers fit, larger ones are written
+	// around it.
+	writeBufferBytes = 4 << 10
+	// maxConnections bounds the connections; descriptors run out earlier on most machines.
+	maxConnections = 256 << 10
+	// idleTimeout is how long a connection without a request is kept: at least 60 s (messaging 2.1).
+	idleTimeout = 75 * time.Second
+	// answerTimeout is how long a client may take to read an answer: 64 MiB at 220 KB/s.
+	answerTimeout = 300 * time.Second
+	// silentGrace is how long Stop leaves connections alone over which nothing has come yet.
+	silentGrace = 250 * time.Millisecond
+)
+
+// DefaultMaxBodyBytes is the default of QUEEN_MAX_BODY_BYTES.
+const DefaultMaxBodyBytes = 64 << 20
+
+// Config configures a Server.
+type Config struct {
+	// MaxBodyBytes bounds a request body (QUEEN_MAX_BODY_BYTES).
+	MaxBodyBytes int64
+	// TLS turns the port to HTTPS; see Certificate. nil is plain HTTP.
+	TLS *tls.Config
+	// Tenancy reads the header x-queen-tenant (QUEEN_TENANCY_HEADER).
+	Tenancy bool
+	// Auth checks tokens; nil is without authentication. The server does not close it.
+	Auth *Authenticator
+	// AdmitBytes is the budget of admission, 0 for none (QUEEN_RAFT_ADMIT_MAX_MB). AdmitHold is how long a request waits
+	// for room, a quarter more or less.
+	AdmitBytes int64
+	AdmitHold  time.Duration
+	// Metrics receives the families of the server; nil makes a set of its own.
+	Metrics *metrics.Set
+	Log     zerolog.Logger
+}
+
+// Validate reports the first setting that makes no sense.
+func (c *Config) Validate() error {
+	switch {
+	case c.MaxBodyBytes < 1:
+		return fmt.Errorf("check http configuration: MaxBodyBytes is %d", c.MaxBodyBytes)
+	case c.AdmitBytes < 0 || c.AdmitHold < 0:
+		return errors.New("check http configuration: admission is negative")
+	}
+	return nil
+}
+
+// Server is the HTTP server of a node. Its life: New, Handle, Start, Open when the node is ready, Drain and Stop.
+type Server struct {
+	config    Config
+	log       zerolog.Logger
+	router    router
+	stats     *frontStats
+	admission *admission
+	pendings  pendings
+	gone      *goneWatcher
+	http      *fasthttp.Server
+	// unmatched stands for requests without a route of the table, unreadStats for those whose head was not understood.
+	unmatched   *routeEntry
+	dashboard   *routeEntry
+	unreadStats *routeStats
+
+	open     atomic.Bool
+	draining chan struct{}
+	drain    sync.Once
+
+	listener *listener
+	served   chan error
+}
+
+// New makes a server that does not listen yet.
+func New(config Config) (*Server, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	gone, err := newGoneWatcher()
+	if err != nil {
+		return nil, err
+	}
+	if config.Metrics == nil {
+		config.Metrics = metrics.NewSet()
+	}
+	stats := newFrontStats(config.Metrics)
+	s := &Server{
+		config:    config,
+		log:       config.Log,
+		stats:     stats,
+		admission: &admission{capacity: config.AdmitBytes, hold: config.AdmitHold, stats: &stats.admission},
+		pendings:  pendings{byHeader: map[*fasthttp.RequestHeader]*pending{}},
+		gone:      gone,
+		draining:  make(chan struct{}),
+		served:    make(chan error, 1),
+	}
+	stats.exportAdmission(s.admission)
+	s.unreadStats = stats.route("unread")
+	s.unmatched = &routeEntry{Route: Route{Pattern: "unmatched", Level: LevelReadWrite}, stats: stats.route("unmatched")}
+	s.dashboard = &routeEntry{
+		Route: Route{Pattern: "dashboard", Level: LevelPublic, Early: true, Handler: serveDashboard},
+		stats: stats.route("dashboard"),
+	}
+	s.http = s.newHTTP()
+	return s, nil
+}
+
+// newHTTP sets every option that matters. Body streams are off on purpose: with them the read buffer of every parked poll
+// stays allocated, and ReduceMemoryUsage could not free it.
+func (s *Server) newHTTP() *fasthttp.Server {
+	return &fasthttp.Server{
+		Handler:                       s.serve,
+		ErrorHandler:                  s.unreadable,
+		HeaderReceived:                s.beforeBody,
+		ExpectHandler:                 s.expect,
+		Concurrency:                   maxConnections,
+		ReadBufferSize:                maxHeadBytes,
+		WriteBufferSize:               writeBufferBytes,
+		ReadTimeout:                   headTimeout,
+		WriteTimeout:                  answerTimeout,
+		IdleTimeout:                   idleTimeout,
+		MaxRequestBodySize:            int(s.config.MaxBodyBytes),
+		ReduceMemoryUsage:             true,
+		LazyRequestTime:               true,
+		DisablePreParseMultipartForm:  true,
+		SecureErrorLogMessage:         true,
+		NoDefaultServerHeader:         true,
+		NoDefaultContentType:          true,
+		CloseOnShutdown:               true,
+		StreamRequestBody:             false,
+		DisableHeaderNamesNormalizing: false,
+		Logger:                        libraryLog{s.log},
+	}
+}
+
+// libraryLog takes what fasthttp logs: errors of single connections, which clients cause at will.
+type libraryLog struct{ log zerolog.Logger }
+
+// Printf logs at debug level.
+func (l libraryLog) Printf(format string, args ...any) { l.log.Debug().Msgf("http: "+format, args...) }
+
+// Handle adds the routing table. It is called before Start; a faulty table panics.
+func (s *Server) Handle(routes []Route) {
+	for _, route := range routes {
+		s.router.add(&routeEntry{Route: route, stats: s.stats.route(route.Pattern)})
+	}
+}
+
+// Start begins to serve the port. Until Open is called, only early routes and the dashboard answer; all others are 503.
+// The listener belongs to the server from here on.
+func (s *Server) Start(port net.Listener) error {
+	tcp, ok := port.(*net.TCPListener)
+	if !ok {
+		return fmt.Errorf("start http server: %T is not a TCP listener", port)
+	}
+	s.listener = newListener(tcp, s.config.TLS, 2*s.config.MaxBodyBytes, s.log)
+	go func() { s.served <- s.http.Serve(s.listener) }()
+	return nil
+}
+
+// Open lets all routes answer.
+func (s *Server) Open() { s.open.Store(true) }
+
+// Drain asks parked polls to answer as if their wait had ended, and lets go of requests that wait for admission. Running
+// requests and new ones go on (cluster 17.1.3).
+func (s *Server) Drain() {
+	s.drain.Do(func() {
+		close(s.draining)
+		s.admission.close()
+	})
+}
+
+// Stop closes the listener, waits for running requests until ctx ends, and cuts what is left (cluster 17.1.4). The error
+// says that requests were cut. A server that was never started is stopped as well.
+func (s *Server) Stop(ctx context.Context) error {
+	s.Drain()
+	defer s.gone.close()
+	if s.listener == nil {
+		return nil
+	}
+	// Connections over which nothing was ever sent look busy to the library for 5 s.
+	silent := time.AfterFunc(silentGrace, func() { s.listener.cut(true) })
+	defer silent.Stop()
+	err := s.http.ShutdownWithContext(ctx)
+	if err != nil {
+		s.listener.cut(false)
+		err = fmt.Errorf("drain http connections: %w", err)
+	}
+	return errors.Join(err, <-s.served)
+}
+
+// refusalOfState refuses a route while the node cannot serve it.
+func (s *Server) refusalOfState(route *routeEntry) *Error {
+	if route.Early || s.open.Load() {
+		return nil
+	}
+	return Refuse(CodeRetry, textNotReady)
+}
+
+// serve handles one request, from the raw path to the answer.
+func (s *Server) serve(ctx *fasthttp.RequestCtx) {
+	r := &Request{Ctx: ctx, Arrived: time.Now(), server: s, route: s.unmatched}
+	decided := s.pendings.take(&ctx.Request.Header)
+	if decided != nil {
+		r.Arrived = decided.arrived
+		body := int64(len(ctx.Request.Body()))
+		if decided.refusal == nil {
+			s.admission.correct(decided.bytes, body)
+			decided.bytes = body
+		}
+		defer func() { s.admission.release(decided.bytes) }()
+	}
+	defer s.finish(r)
+	if refusal := s.prepare(r, decided); refusal != nil {
+		shape := r.route.Refusal
+		if refusal == errTenant {
+			shape = ShapeEnvelope
+		}
+		refusal.write(ctx, shape)
+		return
+	}
+	r.route.Handler(r)
+}
+
+// finish turns a panic into a 500 and counts the request.
+func (s *Server) finish(r *Request) {
+	if cause := recover(); cause != nil {
+		s.log.Error().Any("err", cause).Str("route", r.route.Pattern).Bytes("stack", debug.Stack()).Msg("http: a handler panicked")
+		r.Ctx.Response.Reset()
+		Refuse(CodeInternal, textInternal).write(r.Ctx, ShapeEnvelope)
+	}
+	r.route.stats.observe(r.Ctx.Response.StatusCode(), time.Since(r.Arrived))
+}
+
+// prepare finds the route, checks the level and the tenant. The order matters: without a token nobody learns which routes
+// there are.
+func (s *Server) prepare(r *Request, decided *pending) *Error {
+	header := &r.Ctx.Request.Header
+	path, query := splitTarget(header.RequestURI())
+	r.raw = query
+	segments, ok := splitPath(path)
+	if !ok {
+		return Refuse(CodeBadRequest, "a path segment is not UTF-8")
+	}
+	method := string(header.Method())
+	found := s.router.find(method, segments)
+	var missing *Error
+	switch {
+	case found.entry != nil:
+		r.route, r.Params = found.entry, found.params
+	case found.allow != "":
+		missing = &Error{Code: CodeMethodNotAllowed, Text: "method not allowed", Allow: found.allow}
+	case isDashboard(method, path):
+		r.route = s.dashboard
+	default:
+		missing = noRoute(path)
+	}
+	if decided != nil && decided.refusal != nil {
+		return decided.refusal
+	}
+	if refusal := s.authorize(r, path, decided); refusal != nil {
+		return refusal
+	}
+	if missing != nil {
+		return missing
+	}
+	if refusal := s.refusalOfState(r.route); refusal != nil {
+		return refusal
+	}
+	var refusal *Error
+	r.Tenant, refusal = tenantOf(header, s.config.Tenancy)
+	return refusal
+}
+
+func (s *Server) authorize(r *Request, path []byte, decided *pending) (refusal *Error) {
+	switch {
+	case s.config.Auth == nil:
+	case decided != nil && decided.checked:
+		r.Subject = decided.subject
+	default:
+		r.Subject, refusal = s.config.Auth.check(path, r.Ctx.Request.Header.Peek(fasthttp.HeaderAuthorization), r.route.Level)
+	}
+	return refusal
+}
+
+// WatchClient watches for the client going away while the request waits, and counts it as parked meanwhile. The caller
+// closes the watch before it returns. When the system has no room for another watch, the wait simply ends at its
+// deadline: the watch never fires, and a warning says so.
+func (r *Request) WatchClient() *Watch {
+	stats := r.server.stats
+	watch, err := r.server.gone.watch(r.Ctx.Conn().(*conn).tcp)
+	if err != nil {
+		r.server.log.Warn().Err(err).Msg("http: cannot notice that a client goes away")
+		watch = &Watch{C: make(chan struct{})}
+	}
+	stats.parked.Add(1)
+	watch.onClose = func() { stats.parked.Add(-1) }
+	return watch
+}
+
+// noRoute is the 404 of an unknown path (messaging 2.3).
+func noRoute(path []byte) *Error {
+	if isAPI(path) {
+		return &Error{Code: CodeNoSuchRoute, Text: "not found", Path: string(path)}
+	}
+	return Refuse(CodeNoSuchRoute, "Not Found")
+}

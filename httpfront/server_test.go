@@ -1,0 +1,266 @@
+package httpfront
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	// fasthttp keeps one goroutine for the date header for the life of the process, and one per server that notices its
+	// end up to 10 s later.
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+}
+
+// deadline is how long a test waits for what must happen.
+const deadline = 10 * time.Second
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	timeout := time.After(deadline)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-timeout:
+			t.Fatalf("never happened: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// testServer is a running server with a table of routes for tests.
+type testServer struct {
+	*Server
+	addr string
+}
+
+func echo(r *Request) {
+	r.JSON(200, fmt.Appendf(nil, `{"route":%q,"params":%q}`, r.route.Pattern, r.Params))
+}
+
+func testConfig() Config {
+	return Config{MaxBodyBytes: 1 << 20, Log: zerolog.Nop()}
+}
+
+func startServer(t *testing.T, config Config, routes ...Route) *testServer {
+	t.Helper()
+	s, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Handle(routes)
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(port); err != nil {
+		t.Fatal(err)
+	}
+	s.Open()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), deadline)
+		defer cancel()
+		if err := s.Stop(ctx); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	return &testServer{Server: s, addr: port.Addr().String()}
+}
+
+// answer is what a client saw.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// raw sends bytes over a connection of its own and reads one answer. method tells how to read it.
+func (s *testServer) raw(t *testing.T, method, request string) answer {
+	t.Helper()
+	c, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatalf("send: %v", err)
+	}
+	return readAnswer(t, c, method)
+}
+
+func readAnswer(t *testing.T, c net.Conn, method string) answer {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(deadline)); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
+	if err != nil {
+		t.Fatalf("read answer: %v", err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatalf("read body: %v", err)
+	}
+	response.Body.Close()
+	return answer{response.StatusCode, response.Header, string(body)}
+}
+
+// call sends a request with a target that is sent as it stands.
+func (s *testServer) call(t *testing.T, method, target, body string, headers ...string) answer {
+	t.Helper()
+	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: test\r\nContent-Length: %d\r\n", method, target, len(body))
+	for _, header := range headers {
+		head += header + "\r\n"
+	}
+	return s.raw(t, method, head+"\r\n"+body)
+}
+
+func (a answer) expect(t *testing.T, status int, body string) {
+	t.Helper()
+	if a.status != status || a.body != body {
+		t.Errorf("got %d %s\nwant %d %s", a.status, a.body, status, body)
+	}
+}
+
+// routingTable has one route of every form.
+func routingTable() []Route {
+	return []Route{
+		{Method: "POST", Pattern: "/api/v1/push", Level: LevelWriteOnly, Handler: echo, Admit: true},
+		{Method: "GET", Pattern: "/api/v1/pop/queue/:queue", Level: LevelReadWrite, Handler: echo, Refusal: ShapePop},
+		{Method: "GET", Pattern: "/api/v1/pop/queue/:queue/partition/:partition", Level: LevelReadWrite, Handler: echo},
+		{Method: "GET", Pattern: "/api/v1/consumer-groups/lagging", Level: LevelReadOnly, Handler: echo},
+		{Method: "GET", Pattern: "/api/v1/consumer-groups/:group", Level: LevelReadOnly, Handler: echo},
+		{Method: "DELETE", Pattern: "/api/v1/consumer-groups/:group", Level: LevelAdmin, Handler: echo},
+		{Method: "GET", Pattern: "/api/v1/timers/:queue/*timerKey", Level: LevelReadOnly, Handler: echo},
+		{Method: "GET", Pattern: "/health", Level: LevelPublic, Handler: echo, Head: true, Early: true},
+		{Method: "GET", Pattern: "/metrics", Level: LevelPublic, Handler: echo, Head: true},
+		{Method: "GET", Pattern: "/status", Level: LevelReadOnly, Handler: echo},
+	}
+}
+
+func TestPathsAreSplitBeforeTheyAreDecoded(t *testing.T) {
+	s := startServer(t, testConfig(), routingTable()...)
+	found := func(pattern string, params ...string) string {
+		if params == nil {
+			params = []string{}
+		}
+		return fmt.Sprintf(`{"route":%q,"params":%q}`, pattern, params)
+	}
+	const queue = "/api/v1/pop/queue/:queue"
+	for _, c := range []struct {
+		method, target string
+		want           string
+	}{
+		{"GET", "/api/v1/pop/queue/orders", found(queue, "orders")},
+		{"GET", "/api/v1/pop/queue/", found(queue, "")},
+		{"GET", "/api/v1/pop/queue/a%2Fb", found(queue, "a/b")},
+		{"GET", "/api/v1/pop/queue/a+b", found(queue, "a+b")},
+		{"GET", "/api/v1/pop/queue/100%", found(queue, "100%")},
+		{"GET", "/api/v1/pop/queue/%zz%41%4", found(queue, "%zzA%4")},
+		{"GET", "/api/v1/pop/queue/..", found(queue, "..")},
+		{"GET", "/api/v1/pop/queue/a://b", ""},
+		{"GET", "/api/v1/pop/queue/a#b?x=1", found(queue, "a#b")},
+		{"GET", "/api/v1/pop/queue/größe", found(queue, "größe")},
+		{"GET", "/api/v1/pop/queue/%E2%82%AC", found(queue, "€")},
+		{"GET", "/api/v1/pop/queue//partition/p", found("/api/v1/pop/queue/:queue/partition/:partition", "", "p")},
+		{"GET", "/api/v1/consumer-groups/lagging", found("/api/v1/consumer-groups/lagging")},
+		{"DELETE", "/api/v1/consumer-groups/lagging", found("/api/v1/consumer-groups/:group", "lagging")},
+		{"GET", "/api/v1/timers/q/a/b%2Fc//d", found("/api/v1/timers/:queue/*timerKey", "q", "a/b/c//d")},
+		{"GET", "http://somewhere/api/v1/pop/queue/orders", found(queue, "orders")},
+		{"GET", "/api/v1/%70op/queue/orders", found(queue, "orders")},
+	} {
+		got := s.call(t, c.method, c.target, "")
+		if c.want == "" {
+			got.expect(t, 404, `{"code":"no_such_route","error":"not found","path":"`+c.target+`"}`)
+			continue
+		}
+		got.expect(t, 200, c.want)
+	}
+	s.call(t, "GET", "/api/v1/pop/queue/%ff", "").expect(t, 400, `{"error":"a path segment is not UTF-8","code":"bad_request"}`)
+}
+
+func TestUnknownRoutesAndMethods(t *testing.T) {
+	s := startServer(t, testConfig(), routingTable()...)
+	notAllowed := `{"error":"method not allowed","code":"method_not_allowed"}`
+	for _, c := range []struct {
+		method, target string
+		status         int
+		body, allow    string
+	}{
+		{"GET", "/api/nope", 404, `{"code":"no_such_route","error":"not found","path":"/api/nope"}`, ""},
+		{"GET", "/streams/x?y=1", 404, `{"code":"no_such_route","error":"not found","path":"/streams/x"}`, ""},
+		{"GET", "//api/v1/push", 200, "", ""},
+		{"POST", "/api//v1/push", 404, `{"code":"no_such_route","error":"not found","path":"/api//v1/push"}`, ""},
+		{"POST", "/api/v1/push/", 404, `{"code":"no_such_route","error":"not found","path":"/api/v1/push/"}`, ""},
+		{"GET", "/api/v1/push", 405, notAllowed, "POST"},
+		{"HEAD", "/status", 405, "", "GET"},
+		{"POST", "/health", 405, notAllowed, "GET, HEAD"},
+		{"PUT", "/api/v1/consumer-groups/lagging", 405, notAllowed, "GET, DELETE"},
+		{"POST", "/nope", 404, `{"error":"Not Found","code":"no_such_route"}`, ""},
+		{"GET", "/auth/login", 404, `{"error":"Not Found","code":"no_such_route"}`, ""},
+		{"HEAD", "/health", 200, "", ""},
+		{"HEAD", "/metrics", 200, "", ""},
+		{"HEAD", "/dlq", 200, "", ""},
+	} {
+		got := s.call(t, c.method, c.target, "")
+		if got.status != c.status || c.body != "" && got.body != c.body || got.header.Get("Allow") != c.allow {
+			t.Errorf("%s %s: got %d %s Allow %q", c.method, c.target, got.status, got.body, got.header.Get("Allow"))
+		}
+		if c.method == "HEAD" && got.body != "" {
+			t.Errorf("HEAD %s has a body", c.target)
+		}
+	}
+	for _, target := range []string{"/", "/dlq", "/index.html", "/../../etc/passwd"} {
+		got := s.call(t, "GET", target, "")
+		if got.status != 200 || !strings.Contains(got.body, "<title>Queen</title>") ||
+			!strings.HasPrefix(got.header.Get("Content-Type"), "text/html") {
+			t.Errorf("GET %s: got %d %s", target, got.status, got.header.Get("Content-Type"))
+		}
+	}
+}
+
+func TestOnlyEarlyRoutesAnswerBeforeTheNodeIsReady(t *testing.T) {
+	s := startServer(t, testConfig(), routingTable()...)
+	s.open.Store(false)
+	s.call(t, "GET", "/health", "").expect(t, 200, `{"route":"/health","params":[]}`)
+	got := s.call(t, "GET", "/status", "")
+	got.expect(t, 503, `{"error":"this node is not ready","code":"retry"}`)
+	if got.header.Get("Retry-After") != "1" {
+		t.Errorf("Retry-After is %q", got.header.Get("Retry-After"))
+	}
+	s.call(t, "POST", "/api/v1/push", "{}").expect(t, 503, `{"error":"this node is not ready","code":"retry"}`)
+	s.Open()
+	s.call(t, "GET", "/status", "").expect(t, 200, `{"route":"/status","params":[]}`)
+}
+
+func TestPanicOfAHandlerIsA500(t *testing.T) {
+	s := startServer(t, testConfig(), Route{Method: "GET", Pattern: "/api/boom", Handler: func(*Request) { panic("BUG: boom") }})
+	s.call(t, "GET", "/api/boom", "").expect(t, 500, `{"error":"internal error","code":"internal"}`)
+	s.call(t, "GET", "/api/boom", "").expect(t, 500, `{"error":"internal error","code":"internal"}`)
+}
+
+func TestHeadOver16KiBIs431(t *testing.T) {
+	s := startServer(t, testConfig(), routingTable()...)
+	request := func(bytes int) string {
+		head := "GET /health HTTP/1.1\r\nHost: x\r\nX-Fill: "
+		return head + strings.Repeat("a", bytes-len(head)-4) + "\r\n\r\n"
+	}
+	if got := s.raw(t, "GET", request(maxHeadBytes)); got.status != 200 {
+		t.Errorf("a head of 16 KiB: %d %s", got.status, got.body)
+	}
+	s.raw(t, "GET", request(maxHeadBytes+1)).expect(t, 431,
+		`{"error":"request line and headers are larger than 16 KiB","code":"header_too_large"}`)
+}

@@ -1,0 +1,149 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"queen/raftlog/command"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// moment is 2026-10-05T09:00:00.123456Z.
+const moment = 1_791_190_800_123_456
+
+func answers() map[string][]byte {
+	id, lease := uuid.MustParse(someUUID), uuid.MustParse("0199ffff-0000-7000-8000-000000000001")
+	message := PopMessage{ID: id, Txid: []byte("ord-1"), Data: []byte(`{"n":1.50}`), CreatedMicros: moment, Offset: 41}
+	full := message
+	full.Txid, full.TraceID, full.ProducerSub, full.Offset, full.DecryptError = nil, id, []byte("me \"x\""), 42, true
+	options := command.ConfigureDefaults()
+	options.Namespace, options.Task, options.MaxSize, options.RetentionSinkHold = "billing", "invoice", 7, "sink"
+	return map[string][]byte{
+		"push_empty": AppendPush(nil, nil),
+		"push": AppendPush(nil, []PushVerdict{
+			{MessageID: id, Txid: []byte("ord-1"), Queue: "orders", Status: PushQueued, Offset: 41},
+			{MessageID: id, Queue: "q\u2028\"\n\x01", Status: PushDuplicate},
+			{MessageID: id, Queue: "orders", Status: PushFailed, Offset: 9, Error: "too large"},
+		}),
+		"pop": AppendPop(nil, &PopAnswer{Queue: "orders", Lease: lease, Group: "__QUEUE_MODE__", Batches: []PopBatch{
+			{PartitionID: 17, Partition: "customer-7", Attempt: 1, Messages: []PopMessage{message, full}},
+			{PartitionID: 18, Partition: "", Attempt: 3, Messages: []PopMessage{message}},
+		}, Conflation: true, ConflationConflict: true, Autopilot: &Autopilot{Partitions: 2, Batch: 100}}),
+		"pop_commit_on_delivery": AppendPop(nil, &PopAnswer{Group: "g", Batches: []PopBatch{
+			{PartitionID: 1, Partition: "p", Attempt: 1, Messages: []PopMessage{message}},
+		}}),
+		"pop_nothing": AppendPop(nil, &PopAnswer{Queue: "orders", Group: "g", Conflation: true}),
+		"ack": AppendAck(nil, []AckVerdict{
+			{Txid: "ord-1", LeaseReleased: true},
+			{Txid: "ord-2", Error: AckErrorBadLease},
+			{Txid: "", DeadLettered: true, Noop: true},
+		}),
+		"extend":            AppendExtend(nil, someUUID, 3, moment),
+		"extend_nothing":    AppendExtend(nil, "x", 0, 0),
+		"configure":         AppendConfigure(nil, &ConfigureAnswer{QueueID: id, Queue: "orders", Options: options}),
+		"transaction_empty": AppendTransaction(nil, &TransactionAnswer{ID: id}),
+		"transaction": AppendTransaction(nil, &TransactionAnswer{ID: id, Results: []TransactionResult{
+			{Kind: ResultPush, Txid: []byte("t1"), MessageID: lease, Queue: "out"},
+			{Kind: ResultPush, MessageID: lease, Queue: "out", Duplicate: true},
+			{Kind: ResultAck, AckTxid: "ord-1", DeadLettered: true},
+			{Kind: ResultPosition, OpIndex: 1},
+		}}),
+		"transaction_rolled_back": AppendTransaction(nil, &TransactionAnswer{ID: id, Reason: "duplicate", Error: "QDUP x"}),
+		"envelope":                AppendEnvelope(nil, &Envelope{Error: "no", Code: "retry", Leader: "b:1", Invalid: "x", Node: 3}),
+		"envelope_without_code":   AppendEnvelope(nil, &Envelope{Error: "Queue not found"}),
+		"pop_refusal":             AppendPopRefusal(nil, "namespace or task is required"),
+		"success_refusal":         AppendSuccessRefusal(nil, "no"),
+		"no_route":                AppendNoRoute(nil, "/api/\xff"),
+	}
+}
+
+func TestAnswersAreAsRecorded(t *testing.T) {
+	for name, got := range answers() {
+		if !json.Valid(got) {
+			t.Errorf("%s is no JSON: %s", name, got)
+		}
+		file := filepath.Join("testdata", name+".json")
+		if *update {
+			if err := os.WriteFile(file, append(got, '\n'), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, bytes.TrimSuffix(want, []byte("\n"))) {
+			t.Errorf("%s\ngot  %s\nwant %s", name, got, want)
+		}
+	}
+}
+
+func TestAckErrorTexts(t *testing.T) {
+	for got, want := range map[string]string{
+		AckErrorNoPartition(17):  "no partition 17",
+		AckErrorForeign(17):      "partition 17 not owned by this tenant",
+		AckErrorStatus("Comple"): `unknown ack status "Comple"`,
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func BenchmarkAppendPop(b *testing.B) {
+	payload := bytes.Repeat([]byte("x"), 254)
+	payload = append(append([]byte{'"'}, payload...), '"')
+	batch := PopBatch{PartitionID: 17, Partition: "customer-7", Attempt: 1}
+	for i := range 100 {
+		batch.Messages = append(batch.Messages, PopMessage{ID: uuid.MustParse(someUUID), Txid: []byte("019a2b3c-4d5e-7f60-8a1b-000000000000"),
+			Data: payload, CreatedMicros: moment, Offset: uint64(i)})
+	}
+	answer := &PopAnswer{Queue: "orders", Lease: uuid.MustParse(someUUID), Group: "g", Batches: []PopBatch{batch}}
+	var dst []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		dst = AppendPop(dst[:0], answer)
+	}
+	b.SetBytes(int64(len(dst)))
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*100), "ns/message")
+}
+
+func BenchmarkAppendPush(b *testing.B) {
+	verdicts := make([]PushVerdict, 100)
+	for i := range verdicts {
+		verdicts[i] = PushVerdict{MessageID: uuid.MustParse(someUUID), Txid: []byte("019a2b3c-4d5e-7f60-8a1b-000000000000"), Queue: "orders", Offset: uint64(i)}
+	}
+	var dst []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		dst = AppendPush(dst[:0], verdicts)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*100), "ns/message")
+}
+
+func BenchmarkDecodeAck(b *testing.B) {
+	var body bytes.Buffer
+	body.WriteString(`{"consumerGroup":"g","acknowledgments":[`)
+	for i := range 100 {
+		if i > 0 {
+			body.WriteByte(',')
+		}
+		body.WriteString(`{"transactionId":"019a2b3c-4d5e-7f60-8a1b-000000000000","partitionId":"17","status":"completed","leaseId":"` + someUUID + `"}`)
+	}
+	body.WriteString(`]}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := DecodeAck(body.Bytes()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*100), "ns/ack")
+}

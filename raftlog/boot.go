@@ -1,0 +1,128 @@
+package raftlog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/raft"
+)
+
+// openStorage opens log and snapshot record, compares them with the state machine, and forms a group in an empty
+// directory.
+func (n *Node) openStorage() error {
+	var err error
+	if n.snapshots, err = openSnapshotStore(n.options.Dir); err != nil {
+		return fmt.Errorf("open snapshot record: %w", err)
+	}
+	var report *logReport
+	n.log, report, err = openLogStore(&n.options, n.self, &libraryLogger{logger: n.logger, name: "log"})
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	if report.tornBytes > 0 {
+		n.logger.Info().Str("file", report.tornFile).Int("bytes", report.tornBytes).Uint64("last", report.last).
+			Msg("raft: torn end of log cut")
+	}
+	if err := n.reconcile(report); err != nil {
+		return joinClose(err, n.log)
+	}
+	if report.last == 0 && n.snapshots.current().Index == 0 {
+		if err := n.form(); err != nil {
+			return joinClose(err, n.log)
+		}
+	}
+	return nil
+}
+
+func joinClose(err error, closer io.Closer) error {
+	if closeErr := closer.Close(); closeErr != nil {
+		return errors.Join(err, fmt.Errorf("close log: %w", closeErr))
+	}
+	return err
+}
+
+// reconcile refuses a log, a record and a state that do not stem from one history (cluster 18).
+func (n *Node) reconcile(report *logReport) error {
+	held, term := n.machine.AppliedIndex()
+	record := n.snapshots.current()
+	switch {
+	case n.log.meta.fresh && (held > 0 || record.Index > 0):
+		return damaged("%s, with the term and the vote, is missing, but the store holds entry %d",
+			filepath.Join(n.options.Dir, metaFile), max(held, record.Index))
+	case report.last < max(held, record.Index):
+		return damaged("%s: the log ends at entry %d, the store holds entry %d",
+			n.log.meta.fileOf(report.last+1), report.last, max(held, record.Index))
+	case report.first > record.Index+1:
+		return damaged("%s, which stands for the entries below %d, is missing or old",
+			filepath.Join(n.options.Dir, snapshotFile), report.first)
+	}
+	if held < record.Index {
+		if report.first > 1 {
+			return damaged("the log begins at entry %d, the store holds only entry %d and those below", report.first, held)
+		}
+		if err := n.forgetSnapshot(held); err != nil {
+			return err
+		}
+	} else if report.configurationIndex == 0 {
+		n.log.noteMembership(raft.Configuration{Servers: record.Servers})
+	}
+	if held == 0 {
+		return nil
+	}
+	var entry raft.Log
+	if err := n.log.GetLog(held, &entry); err != nil && !errors.Is(err, raft.ErrLogNotFound) {
+		return fmt.Errorf("read last applied entry: %w", err)
+	}
+	if entry.Index == held && entry.Term != term {
+		return damaged("entry %d is of term %d in the log and of term %d in the store", held, entry.Term, term)
+	}
+	return nil
+}
+
+// forgetSnapshot makes the library replay the whole log, which begins at entry 1, because the store lacks entries that it
+// had once.
+func (n *Node) forgetSnapshot(held uint64) error {
+	n.logger.Warn().Uint64("holds", held).Uint64("held", n.snapshots.current().Index).
+		Msg("raft: the store is behind its durable index: it is rebuilt from the log")
+	if err := os.Remove(n.snapshots.path); err != nil {
+		return fmt.Errorf("remove snapshot record: %w", err)
+	}
+	if err := syncDir(n.options.Dir); err != nil {
+		return err
+	}
+	n.snapshots.record = snapshotRecord{}
+	return nil
+}
+
+// The library's names in the stable store.
+var keyCurrentTerm = []byte("CurrentTerm")
+
+// form writes the first entry of a new group. It may be repeated after a crash in the middle, which the library's own
+// function cannot.
+func (n *Node) form() error {
+	servers := n.options.Voters
+	if len(servers) == 0 {
+		servers = []raft.Server{{Suffrage: raft.Voter, ID: n.self, Address: localAddress}}
+	}
+	const firstTerm = 1
+	term, err := n.log.GetUint64(keyCurrentTerm)
+	if err != nil {
+		return fmt.Errorf("read term: %w", err)
+	}
+	if term < firstTerm {
+		if err := n.log.SetUint64(keyCurrentTerm, firstTerm); err != nil {
+			return fmt.Errorf("write term: %w", err)
+		}
+	}
+	err = n.log.StoreLog(&raft.Log{
+		Index: 1, Term: firstTerm, Type: raft.LogConfiguration,
+		Data: raft.EncodeConfiguration(raft.Configuration{Servers: servers}),
+	})
+	if err != nil {
+		return fmt.Errorf("write first entry: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package command
+
+import (
+	"bytes"
+	"reflect"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+)
+
+func testUUID(b byte) uuid.UUID {
+	var id uuid.UUID
+	for i := range id {
+		id[i] = b + byte(i)
+	}
+	return id
+}
+
+func testChunk(count, payloadBytes int) []byte {
+	var chunk []byte
+	for i := range count {
+		message := Message{ID: testUUID(byte(i)), Payload: bytes.Repeat([]byte{'x'}, payloadBytes)}
+		if i%2 == 1 {
+			message.Txid = []byte("order-1")
+			message.ProducerSub = []byte("alice")
+			message.TraceID = testUUID(200)
+			message.Encrypted = true
+		}
+		chunk = AppendMessage(chunk, &message)
+	}
+	return chunk
+}
+
+type namedCommand struct {
+	name    string
+	command Command
+}
+
+// sampleCommands has one filled value of every command type. TestEveryOpcodeHasASample keeps it complete.
+func sampleCommands() []namedCommand {
+	tenant, lease := DefaultTenant, testUUID(10)
+	push := PushGroup{Queue: "orders.eu.new", Partition: "customer-7", Count: 2, Chunk: testChunk(2, 5)}
+	part := AckPart{Partition: 300, Lease: lease, Items: []AckItem{
+		{Txid: "t-1", Status: AckCompleted},
+		{Txid: "t-2", Status: AckFailed, Error: "boom", HasError: true},
+		{Txid: "t-3", Status: AckDeadLetter, HasError: true},
+		{Txid: "t-4", Status: AckRetry},
+	}}
+	return []namedCommand{
+		{"term_start", TermStart{Node: 3, HoldMs: 500}},
+		{"tick", Tick{}},
+		{"push", Push{Tenant: tenant, Groups: []PushGroup{push, {Queue: "q", Count: 1, Chunk: testChunk(1, 0)}}}},
+		{"ack", Ack{Tenant: tenant, Group: "workers", Parts: []AckPart{part, {Partition: 1}}}},
+		{"extend", Extend{Tenant: tenant, Lease: lease, Seconds: 60}},
+		{"claim", Claim{Tenant: tenant, Lease: lease, Group: "workers", Batch: 100, LeaseMs: 30000,
+			CommitOnDelivery: true, Parts: []ClaimPart{
+				{Queue: "orders", Targets: []ClaimTarget{{Partition: 9}, {Name: "new"}},
+					Seed: Subscription{Mode: SubscriptionTimestamp, InstantMicros: 1_700_000_000_000_000}},
+				{Queue: "other", Targets: []ClaimTarget{{Partition: 1 << 40}}},
+			}}},
+		{"hand_back", HandBack{Tenant: tenant, Lease: lease, Group: "workers", CommitOnDelivery: true,
+			Parts: []HandBackPart{{Partition: 9, FirstOffset: 100, LastOffset: 199}}}},
+		{"register", Register{Tenant: tenant, Queue: "orders", Group: "workers", CreateQueue: true, Conflation: true,
+			Subscription: Subscription{Mode: SubscriptionNew}}},
+		{"configure", Configure{Tenant: tenant, Queue: "orders", Replace: true, Changes: []OptionChange{
+			{Key: OptionLeaseTime, Number: 30}, {Key: OptionPriority, Number: -5},
+			{Key: OptionNamespace, Text: "shop"}, {Key: OptionEncryptionEnabled, Flag: true},
+			{Key: OptionRetryDelay, Reset: true}}}},
+		{"delete_queue", DeleteQueue{Tenant: tenant, Queue: "orders"}},
+		{"delete_group", DeleteGroup{Tenant: tenant, Group: "workers", Queue: "orders", AllQueues: true,
+			DeleteMetadata: true}},
+		{"seek", Seek{Tenant: tenant, Group: "workers", Queue: "orders", Partition: "p", AllPartitions: true,
+			After: 77, ToEnd: true, TimestampMicros: -1}},
+		{"subscription", ChangeSubscription{Tenant: tenant, Group: "workers", TimestampMicros: 1_700_000_000_000_000}},
+		{"transaction", Transaction{Tenant: tenant, RequiredLeases: []LeaseID{lease, NoSuchLease},
+			Pushes: []PushGroup{push}, Acks: []TransactionAck{{Group: "workers", AckPart: part}},
+			Positions: []Position{{Queue: "orders", Group: "workers", Partition: "p", Offset: -1, HasOffset: true,
+				Metadata: "m", HasMetadata: true,
+				Subscription: Subscription{Mode: SubscriptionAll}}}}},
+		{"dead_letter_delete", DeadLetterDelete{Tenant: tenant, ByAddress: true, Partition: 5, Txid: "t-1",
+			Queue: "orders", Group: "workers", AnyGroup: true}},
+		{"dead_letter_replay", DeadLetterReplay{Tenant: tenant, Row: testUUID(50), ByAddress: true, Partition: 5,
+			Txid: "t-1", Queue: "orders", HasQueue: true, Destination: "p2", HasPartition: true,
+			MessageID: testUUID(60)}},
+		{"retain", Retain{Partitions: []RetainPartition{{Partition: 5, MaxAppends: 1000}, {Partition: 6}}}},
+		{"sweep", Sweep{MaxKeys: 4096}},
+		{"move_chunks", MoveChunks{Bucket: 12, Partition: 5, MaxBytes: 1 << 20}},
+	}
+}
+
+func sampleHeader() Header {
+	return Header{StampMicros: 1_700_000_000_123_456, Seed: testUUID(1), Settings: Settings{
+		TxidWindowMinSeconds: 900, RequestIDWindowSeconds: 60, PartitionCleanupDays: 30}}
+}
+
+// drawValue fills any struct of this package with random values, so that a field added to a command is drawn without
+// anybody having to remember it.
+func drawValue(t *rapid.T, v reflect.Value) {
+	switch group := v.Addr().Interface().(type) {
+	case *PushGroup:
+		count := rapid.IntRange(1, 3).Draw(t, "messages")
+		*group = PushGroup{
+			Queue:     rapid.String().Draw(t, "queue"),
+			Partition: rapid.String().Draw(t, "partition"),
+			Count:     uint32(count),
+			Chunk:     testChunk(count, rapid.IntRange(0, 20).Draw(t, "payload")),
+		}
+		return
+	case *AckStatus:
+		*group = AckStatus(rapid.Uint8Max(uint8(AckDeadLetter)).Draw(t, "status"))
+		return
+	case *SubscriptionMode:
+		*group = SubscriptionMode(rapid.Uint8Max(uint8(SubscriptionTimestamp)).Draw(t, "mode"))
+		return
+	case *OptionKey:
+		*group = OptionKey(rapid.Uint8Range(1, uint8(OptionRetentionSinkHoldMaxSeconds)).Draw(t, "option"))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			drawValue(t, v.Field(i))
+		}
+	case reflect.Slice:
+		n := rapid.IntRange(0, 3).Draw(t, "length")
+		if n == 0 {
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), n, n))
+		for i := range n {
+			drawValue(t, v.Index(i))
+		}
+	case reflect.Array:
+		for i := range v.Len() {
+			drawValue(t, v.Index(i))
+		}
+	case reflect.String:
+		v.SetString(rapid.String().Draw(t, "text"))
+	case reflect.Bool:
+		v.SetBool(rapid.Bool().Draw(t, "flag"))
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uint:
+		number := rapid.Uint64().Draw(t, "number")
+		if v.OverflowUint(number) {
+			number &= 1<<v.Type().Bits() - 1
+		}
+		v.SetUint(number)
+	case reflect.Int32, reflect.Int64:
+		number := rapid.Int64().Draw(t, "signed")
+		if v.OverflowInt(number) {
+			number = int64(int32(number))
+		}
+		v.SetInt(number)
+	default:
+		t.Fatalf("no generator for %s", v.Type())
+	}
+}
+
+// drawEntry draws an entry of up to four random commands of random types.
+func drawEntry(t *rapid.T) Entry {
+	samples := sampleCommands()
+	var entry Entry
+	drawValue(t, reflect.ValueOf(&entry.Header).Elem())
+	for range rapid.IntRange(0, 4).Draw(t, "commands") {
+		sample := rapid.SampledFrom(samples).Draw(t, "type")
+		value := reflect.New(reflect.TypeOf(sample.command)).Elem()
+		drawValue(t, value)
+		item := Item{Command: value.Interface().(Command)}
+		drawValue(t, reflect.ValueOf(&item.Request).Elem())
+		item.AnsweredBelow = rapid.Uint64().Draw(t, "answered")
+		entry.Items = append(entry.Items, item)
+	}
+	return entry
+}

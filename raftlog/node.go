@@ -1,0 +1,333 @@
+package raftlog
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rs/zerolog"
+)
+
+// drainTime is how long Close waits for what is in flight to commit (cluster 17.1).
+const drainTime = 500 * time.Millisecond
+
+// Node is this process's part of one Raft group. All methods may be called by any goroutine.
+type Node struct {
+	options   Options
+	machine   StateMachine
+	logger    zerolog.Logger
+	log       *logStore
+	snapshots *snapshotStore
+	raft      *raft.Raft
+	self      raft.ServerID
+	time      *leaderTime
+	gate      *appliedGate
+	proposer  *proposer
+	reads     *readIndexer
+	keeper    *keeper
+
+	// notify is the library's word about leadership. It is not buffered: the library goes on only after the word has been
+	// taken.
+	notify  chan bool
+	changes chan LeadershipChange
+	// raftDone is closed when every goroutine of the library has ended.
+	raftDone chan struct{}
+	// started is closed when raft and reads are set; the library's goroutines run before that.
+	started    chan struct{}
+	stopRaft   func()
+	background sync.WaitGroup
+
+	mu           sync.Mutex
+	failure      error
+	applyFailure *ApplyFailure
+	closing      bool
+	// lastCommit is the monotonic instant at which an entry was last applied here.
+	lastCommit time.Duration
+}
+
+// LeadershipChange says whether this node leads the group and has applied the first entry of its term.
+type LeadershipChange struct {
+	Leading bool
+	// Term is 0 when Leading is false.
+	Term uint64
+}
+
+// Open verifies the log in Options.Dir, starts the group and returns at once; leadership comes later. An empty directory
+// becomes a group of Options.Voters. Errors wrap ErrDamaged when the directory is not what was written.
+//
+// The machine must be ready to apply when Open is called. Open owns nothing of it, and Close does not close it.
+func Open(options Options, machine StateMachine) (*Node, error) {
+	if err := options.Validate(); err != nil {
+		return nil, fmt.Errorf("open raft log: %w", err)
+	}
+	if err := os.MkdirAll(options.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("create log directory: %w", err)
+	}
+	n := &Node{
+		options:  options,
+		machine:  machine,
+		logger:   options.Logger,
+		self:     raft.ServerID(strconv.FormatUint(options.NodeID, 10)),
+		gate:     &appliedGate{},
+		notify:   make(chan bool),
+		changes:  make(chan LeadershipChange, 1),
+		raftDone: make(chan struct{}),
+		started:  make(chan struct{}),
+	}
+	if err := n.openStorage(); err != nil {
+		return nil, err
+	}
+	if err := n.start(); err != nil {
+		return nil, joinClose(err, n.log)
+	}
+	return n, nil
+}
+
+// start builds the parts around an open log and lets them run.
+func (n *Node) start() error {
+	n.time = newLeaderTime(n.options.Clock, max(n.options.LastStampMicros, n.log.stampEnd.Load()))
+	n.proposer = newProposer(&n.options, n.time, n.logger)
+	n.proposer.stampEnd = func() uint64 { return max(n.log.stampEnd.Load(), n.options.LastStampMicros+1) }
+	n.proposer.leaderElsewhere = n.leaderElsewhere
+	n.keeper = newKeeper(&n.options, n.log, n.snapshots, n.logger)
+	n.keeper.failed = n.fail
+	n.log.failed = n.fail
+
+	held, _ := n.machine.AppliedIndex()
+	record := n.snapshots.current()
+	n.gate.index.Store(max(held, record.Index))
+	n.keeper.durable.Store(record.Index)
+	machine := &fsm{
+		options: &n.options, machine: n.machine, gate: n.gate, held: held,
+		applied: n.applied, grown: n.keeper.grown, failed: n.failApply,
+	}
+	if record.Index > 0 {
+		machine.noteMembership(record.MembershipIndex, raft.Configuration{Servers: record.Servers})
+	}
+	n.keeper.fsm = machine
+	n.stopRaft = sync.OnceFunc(func() {
+		<-n.started
+		n.reads.close()
+		// Shutdown fails never; its future waits for the library's goroutines.
+		_ = n.raft.Shutdown().Error()
+		close(n.raftDone)
+	})
+	if err := n.startRaft(machine); err != nil {
+		return err
+	}
+	n.proposer.raft = n.raft
+	n.reads = &readIndexer{raft: n.raft, proposer: n.proposer, log: n.log}
+	close(n.started)
+	n.background.Go(n.watchLeadership)
+	n.background.Go(n.publishLeadership)
+	go n.proposer.run()
+	go n.keeper.run()
+	return nil
+}
+
+// startRaft starts the library. Every option is set, with its reason.
+func (n *Node) startRaft(machine *fsm) error {
+	election := time.Duration(n.options.ElectionMs) * time.Millisecond
+	const never = 365 * 24 * time.Hour
+	config := &raft.Config{
+		ProtocolVersion: raft.ProtocolVersionMax,
+		LocalID:         n.self,
+		// Both count from 1× to 2×; cluster 20, note 1.
+		HeartbeatTimeout:   election,
+		ElectionTimeout:    election,
+		LeaderLeaseTimeout: election * 4 / 5,
+		// How late a follower may learn of a commit that no further entry follows; half of what cluster 8.1 allows, since
+		// it is drawn from 1× to 2×.
+		CommitTimeout:    5 * time.Millisecond,
+		MaxAppendEntries: maxAppendEntries,
+		// The proposer must not wait for the library's main goroutine, which fsyncs. The promise that this breaks, about
+		// the time-out of Apply, is not used.
+		BatchApplyCh: true,
+		// A removed leader hands over first; stopping is ours to decide (cluster 4.3).
+		ShutdownOnRemove: false,
+		// Snapshots are records that the keeper makes at durable points, and the keeper cuts the log.
+		SnapshotInterval:         never,
+		SnapshotThreshold:        1 << 62,
+		TrailingLogs:             1 << 62,
+		NoSnapshotRestoreOnStart: true,
+		NotifyCh:                 n.notify,
+		Logger:                   &libraryLogger{logger: n.logger, name: "raft"},
+		PreVoteDisabled:          false,
+		NoLegacyTelemetry:        true,
+		// Needs a log store that keeps the commit index. Ours does not: entries are applied again only after the election.
+		RestoreCommittedLogs: false,
+	}
+	cache, err := raft.NewLogCache(logCacheEntries, n.log)
+	if err != nil {
+		return fmt.Errorf("make log cache: %w", err)
+	}
+	transport := n.options.Transport
+	if transport == nil {
+		_, transport = raft.NewInmemTransport(localAddress)
+	}
+	n.raft, err = raft.NewRaft(config, machine, cache, n.log, n.snapshots, transport)
+	if err != nil {
+		return fmt.Errorf("start raft: %w", err)
+	}
+	return nil
+}
+
+// localAddress is this node's address in a membership without peers: nobody dials it.
+const localAddress raft.ServerAddress = "local"
+
+// applied is called by the apply goroutine for every entry.
+func (n *Node) applied(term, number uint64) {
+	now := n.options.Clock.Monotonic()
+	n.mu.Lock()
+	n.lastCommit = now
+	n.mu.Unlock()
+	n.proposer.applied(term, number)
+}
+
+// watchLeadership passes the library's word on.
+func (n *Node) watchLeadership() {
+	for {
+		select {
+		case leads := <-n.notify:
+			if leads {
+				n.proposer.lead(n.raft.CurrentTerm())
+			} else {
+				n.proposer.follow()
+			}
+		case <-n.raftDone:
+			n.proposer.follow()
+			return
+		}
+	}
+}
+
+// publishLeadership keeps the newest state of leadership in the channel.
+func (n *Node) publishLeadership() {
+	var last LeadershipChange
+	for {
+		term, ready, closed, changed := n.proposer.leadership()
+		now := LeadershipChange{Leading: ready && closed == nil}
+		if now.Leading {
+			now.Term = term
+		}
+		if now != last {
+			select {
+			case <-n.changes:
+			default:
+			}
+			n.changes <- now
+			last = now
+			n.logger.Info().Bool("leading", now.Leading).Uint64("term", now.Term).Msg("raft: leadership")
+		}
+		if closed != nil {
+			return
+		}
+		<-changed
+	}
+}
+
+// Leadership returns the channel of changes. It holds the newest one only: who reads late sees the present state. It is
+// never closed. One reader.
+func (n *Node) Leadership() <-chan LeadershipChange { return n.changes }
+
+func (n *Node) leaderElsewhere() bool {
+	_, leader := n.raft.LeaderWithID()
+	return leader != "" && leader != n.self
+}
+
+// Propose hands a command over and returns at once. After nil the command is applied, or its Dropped is called, or both
+// (see Proposal). Errors: ErrQueueFull, ErrTooLarge, ErrNotLeader, ErrClosed, ErrStorage, ErrApply; then nothing was taken
+// in and Dropped is not called. While no leader is known, commands wait for one until their deadline.
+func (n *Node) Propose(c Proposal) error { return n.proposer.propose(&c) }
+
+// ReadIndex returns once everything that was committed before the call is applied here, and the index of that: a read of
+// the local state is then linearizable (cluster 9). It waits for leadership as long as ctx allows.
+func (n *Node) ReadIndex(ctx context.Context) (uint64, error) {
+	index, err := n.reads.index(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("confirm leadership: %w", err)
+	}
+	return index, n.WaitApplied(ctx, index)
+}
+
+// WaitApplied returns once the entry at index is applied on this node.
+func (n *Node) WaitApplied(ctx context.Context, index uint64) error {
+	if err := n.gate.wait(ctx, index); err != nil {
+		return fmt.Errorf("wait for entry %d: %w", index, err)
+	}
+	return nil
+}
+
+// Now returns the time of the group in Unix microseconds (cluster 10): the leader's, or this node's estimate of it. It
+// never goes back, and it is above every stamp in the log.
+func (n *Node) Now() uint64 { return max(n.time.micros(), n.proposer.stampEnd()) }
+
+// Leads tells whether this node leads the group and has applied the first entry of its term.
+func (n *Node) Leads() bool {
+	_, ready, closed, _ := n.proposer.leadership()
+	return ready && closed == nil
+}
+
+// Monotonic returns the clock of Proposal.DeadlineMonotonic.
+func (n *Node) Monotonic() time.Duration { return n.options.Clock.Monotonic() }
+
+// fail stops the group on this node. Any goroutine may call it; only the first reason counts.
+func (n *Node) fail(err error) {
+	n.mu.Lock()
+	if n.failure != nil || n.closing {
+		n.mu.Unlock()
+		return
+	}
+	n.failure = err
+	n.background.Go(n.stopRaft)
+	n.mu.Unlock()
+	n.logger.Error().Str("why", err.Error()).Msg("this node stops")
+	n.proposer.close(err)
+	n.gate.close(err)
+}
+
+func (n *Node) failApply(failure *ApplyFailure) {
+	n.mu.Lock()
+	if n.applyFailure == nil {
+		n.applyFailure = failure
+	}
+	n.mu.Unlock()
+	n.logger.Error().Uint64("index", failure.Index).Uint64("term", failure.Term).Str("digest", failure.Digest).
+		Err(failure.Err).Msg(fmt.Sprintf("APPLY FAILED at entry %d digest=%s", failure.Index, failure.Digest))
+	n.fail(failure)
+}
+
+// Close stops the group (cluster 17.1, as far as one voter goes): no further commands, what is in flight commits within
+// drainTime or until ctx ends, the library stops, a last durable point, the log is closed. Whatever was not applied is
+// dropped before Close returns. A second call does nothing.
+func (n *Node) Close(ctx context.Context) error {
+	n.mu.Lock()
+	if n.closing {
+		n.mu.Unlock()
+		return nil
+	}
+	failed := n.failure
+	n.closing = true
+	n.mu.Unlock()
+
+	n.proposer.refuse(ErrClosed)
+	draining, cancel := context.WithTimeout(ctx, drainTime)
+	n.proposer.waitIdle(draining)
+	cancel()
+	n.proposer.close(ErrClosed)
+	n.stopRaft()
+	n.background.Wait()
+	close(n.proposer.stop)
+	<-n.proposer.done
+	n.gate.close(ErrClosed)
+	n.keeper.close()
+	var err error
+	if failed == nil {
+		err = n.keeper.point(true)
+	}
+	return joinClose(err, n.log)
+}

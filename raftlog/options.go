@@ -1,0 +1,145 @@
+package raftlog
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+	"github.com/rs/zerolog"
+
+	"queen/raftlog/command"
+)
+
+const (
+	// logFileBytes is the size of a log file. Smaller ones are rotated more often, which stalls appends for some
+	// milliseconds each; larger ones keep more of what was cut, since files go as a whole.
+	logFileBytes = 32 << 20
+	// maxAppendEntries is how many entries the library sends, appends or applies at once (measurements 3.1: more gains
+	// nothing, since our entries are batches already).
+	maxAppendEntries = 64
+	// logCacheEntries is how many recent entries the library keeps in memory for followers. Entries have up to 256 KiB
+	// each under load, so this is 16 MiB.
+	logCacheEntries = 64
+	// maxRecordBytes is the largest record of the log store, 64 MiB by its own limit, less what we put around an entry.
+	maxRecordBytes = 62914560
+)
+
+// Options are the settings of a Node. Zero values are not defaults: start from DefaultOptions, which Validate expects.
+type Options struct {
+	// Required.
+
+	// Dir is the directory of this group's log; it is created when missing.
+	Dir string
+	// NodeID is QUEEN_RAFT_NODE_ID.
+	NodeID uint64
+
+	// Usual: the variables of cluster 1.4 and 1.6, with their units in the name.
+
+	ElectionMs        int
+	HeartbeatMs       int
+	PipelineEntries   int
+	BatchMaxCommands  int
+	BatchMaxBytes     int
+	EntryMaxBytes     int
+	CommandQueueDepth int
+	DurableEveryMs    int
+	DurableBytes      int64
+	LogKeepEntries    uint64
+	IdleTickMs        int
+	MaxClockSkewMs    int
+	// Settings are written into every entry that this node proposes.
+	Settings command.Settings
+
+	// Fine tuning.
+
+	// MaxEntryKeys and MaxEntryStateBytes bound what applying one entry writes, summed over Proposal.Weight: the store
+	// writes an entry as one transaction, and transactions have a limit.
+	MaxEntryKeys       int
+	MaxEntryStateBytes int
+	// LogMaxBytes is how much log is kept at most behind the durable point, if LogKeepEntries would keep more: start
+	// reads all of it.
+	LogMaxBytes int64
+	// LastStampMicros is the greatest stamp that the state machine has applied, as it stood when it was opened.
+	LastStampMicros uint64
+
+	// Clock is the wall and the monotonic clock.
+	Clock Clock
+	// Logger receives events; the library's own lines come at debug level.
+	Logger zerolog.Logger
+	// Faults is called at the crash points of cluster 19 with the point's name; nil does nothing.
+	Faults func(point string)
+	// Transport connects the voters. Nil is a transport without peers: one voter, no port (cluster 1.3).
+	Transport raft.Transport
+	// fileBytes is logFileBytes, except in tests.
+	fileBytes int
+	// Voters is the configuration that an empty directory starts with. Empty means this node alone.
+	Voters []raft.Server
+}
+
+// DefaultOptions returns the defaults of cluster 1.4 and 1.6 for a group of one voter in dir.
+func DefaultOptions(dir string, nodeID uint64) Options {
+	return Options{
+		Dir:               dir,
+		NodeID:            nodeID,
+		ElectionMs:        150,
+		HeartbeatMs:       50,
+		PipelineEntries:   4,
+		BatchMaxCommands:  4096,
+		BatchMaxBytes:     262144,
+		EntryMaxBytes:     50331648,
+		CommandQueueDepth: 16384,
+		DurableEveryMs:    1000,
+		DurableBytes:      268435456,
+		LogKeepEntries:    4096,
+		IdleTickMs:        10000,
+		MaxClockSkewMs:    500,
+		Settings: command.Settings{
+			TxidWindowMinSeconds: 900, RequestIDWindowSeconds: 60, PartitionCleanupDays: 30},
+		MaxEntryKeys:       8192,
+		MaxEntryStateBytes: 64 << 20,
+		LogMaxBytes:        64 << 20,
+		fileBytes:          logFileBytes,
+		Clock:              SystemClock{},
+		Logger:             zerolog.Nop(),
+	}
+}
+
+// Validate returns an error that names every setting that is out of its range.
+func (o *Options) Validate() error {
+	var problems []error
+	within := func(name string, value, least, most int64) {
+		if value < least || value > most {
+			problems = append(problems, fmt.Errorf("%s=%d: want %d to %d", name, value, least, most))
+		}
+	}
+	if o.Dir == "" {
+		problems = append(problems, errors.New("Dir is empty"))
+	}
+	if o.Clock == nil {
+		problems = append(problems, errors.New("Clock is nil"))
+	}
+	within("NodeID", int64(o.NodeID), 1, 1<<32-1)
+	within("ElectionMs", int64(o.ElectionMs), 50, 30000)
+	within("HeartbeatMs", int64(o.HeartbeatMs), 10, 5000)
+	within("PipelineEntries", int64(o.PipelineEntries), 1, 1024)
+	within("BatchMaxCommands", int64(o.BatchMaxCommands), 1, 65536)
+	within("BatchMaxBytes", int64(o.BatchMaxBytes), 4096, 33554432)
+	within("EntryMaxBytes", int64(o.EntryMaxBytes), int64(o.BatchMaxBytes), maxRecordBytes)
+	within("CommandQueueDepth", int64(o.CommandQueueDepth), 64, 1048576)
+	within("DurableEveryMs", int64(o.DurableEveryMs), 10, 60000)
+	within("DurableBytes", o.DurableBytes, 1<<20, 1<<34)
+	within("LogKeepEntries", int64(o.LogKeepEntries), 16, 10000000)
+	within("IdleTickMs", int64(o.IdleTickMs), 0, 600000)
+	within("MaxClockSkewMs", int64(o.MaxClockSkewMs), 0, 60000)
+	within("MaxEntryKeys", int64(o.MaxEntryKeys), 1, 1<<31)
+	within("MaxEntryStateBytes", int64(o.MaxEntryStateBytes), 1, 1<<31)
+	within("bytes of a log file (start from DefaultOptions)", int64(o.fileBytes), 4096, 1<<30)
+	within("LogMaxBytes", o.LogMaxBytes, 1<<20, 1<<40)
+	return errors.Join(problems...)
+}
+
+func (o *Options) fault(point string) {
+	if o.Faults != nil {
+		o.Faults(point)
+	}
+}

@@ -1,0 +1,90 @@
+package raftlog
+
+import (
+	"time"
+
+	"queen/raftlog/command"
+)
+
+// Proposal is one command on its way into the log.
+//
+// Its functions are called by the proposer goroutine, one at a time; they must be quick, must not block and must not call
+// the Node, save Propose.
+type Proposal struct {
+	// Encoded is the item as command.AppendItem wrote it. The Node reads it until the proposal is applied or dropped;
+	// nobody may change it.
+	Encoded []byte
+	// Item is encoded by Propose, on the caller's goroutine, when Encoded is nil.
+	Item command.Item
+	// DeadlineMonotonic is the instant of the Clock's monotonic time after which the command is not proposed any more;
+	// 0 is never.
+	DeadlineMonotonic time.Duration
+	// Weight estimates what applying the command writes.
+	Weight Weight
+	// Gone is asked right before the command is encoded into an entry, and again before it is proposed a second time:
+	// true when the request has been answered or nobody waits for the answer. Nil is never gone.
+	Gone func() bool
+	// Dropped is called at most once, when the Node will not propose the command (again). It will not be applied, unless
+	// the reason wraps ErrOutcomeUnknown: then it had been proposed before and may yet be applied. Nil is allowed.
+	Dropped func(reason error)
+	// Riders is asked right before the command is encoded, after Gone: what it returns goes into the same entry, behind
+	// it, or into the next one when the entry is full. Riders of riders are not asked. Nil is none.
+	Riders func() []Proposal
+}
+
+// Weight is what applying a command writes into the store.
+type Weight struct {
+	Keys  int
+	Bytes int
+}
+
+// pending is a proposal in the queue or in flight.
+type pending struct {
+	encoded  []byte
+	deadline time.Duration
+	weight   Weight
+	gone     func() bool
+	dropped  func(error)
+	riders   func() []Proposal
+	// attempted says that the command has been proposed in a term that ended before its entry was seen applied.
+	attempted bool
+}
+
+func (p *pending) drop(reason error) {
+	if p.dropped == nil {
+		return
+	}
+	if p.attempted {
+		reason = unknownOutcome(reason)
+	}
+	p.dropped(reason)
+}
+
+// usable says whether the command may be proposed, and drops it when not.
+func (p *pending) usable(now time.Duration) bool {
+	if p.deadline > 0 && now >= p.deadline {
+		p.drop(ErrDeadline)
+		return false
+	}
+	if p.gone != nil && p.gone() {
+		p.drop(ErrGone)
+		return false
+	}
+	return true
+}
+
+// prepare encodes a proposal if need be and refuses what fits into no entry.
+func (o *Options) prepare(c *Proposal) (pending, error) {
+	encoded := c.Encoded
+	if encoded == nil {
+		encoded = command.AppendItem(nil, &c.Item)
+	}
+	if len(encoded)+command.MaxEntryOverheadBytes > o.EntryMaxBytes ||
+		c.Weight.Keys > o.MaxEntryKeys || c.Weight.Bytes > o.MaxEntryStateBytes {
+		return pending{}, ErrTooLarge
+	}
+	return pending{
+		encoded: encoded, deadline: c.DeadlineMonotonic, weight: c.Weight,
+		gone: c.Gone, dropped: c.Dropped, riders: c.Riders,
+	}, nil
+}

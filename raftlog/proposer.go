@@ -1,0 +1,386 @@
+package raftlog
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rs/zerolog"
+
+	"queen/raftlog/command"
+)
+
+// sweepInterval is how often commands that wait for a leader are looked through for passed deadlines, and for a leader
+// elsewhere.
+const sweepInterval = 100 * time.Millisecond
+
+// logAppender is what the proposer needs of the library.
+type logAppender interface {
+	ApplyLog(log raft.Log, timeout time.Duration) raft.ApplyFuture
+}
+
+// proposer packs waiting commands into entries and proposes them while this node leads: group commit without a timer. It
+// counts on no future of the library, since some are never resolved when it shuts down. An entry of it is settled when the
+// state machine has applied it, or when the term ends: then its commands go back to the front of the queue and are proposed
+// again, under the same request ids, when this node leads again.
+type proposer struct {
+	options *Options
+	raft    logAppender
+	time    *leaderTime
+	logger  zerolog.Logger
+	// stampEnd returns the smallest stamp that is greater than every stamp in the log.
+	stampEnd func() uint64
+	// leaderElsewhere says whether another node is known to lead.
+	leaderElsewhere func() bool
+
+	wake chan struct{}
+	stop chan struct{}
+	done chan struct{}
+
+	mu    sync.Mutex
+	queue queue
+	// term is the term in which this node leads; 0 while it does not.
+	term uint64
+	// number is that of the last entry proposed in the term. Number 1 is TermStart, alone; nothing follows it before it
+	// is applied.
+	number uint64
+	// ready says that TermStart is applied.
+	ready bool
+	// flight holds the entries that are proposed and not applied, oldest first; PipelineEntries at most.
+	flight []flight
+	// refused is why no command is let in any more; closed is why what is in is not proposed any more.
+	refused, closed error
+	// idle is closed when nothing waits and nothing is in flight; nil when nobody waits for that.
+	idle chan struct{}
+	// lastProposed is the monotonic instant of the last entry.
+	lastProposed time.Duration
+	// changed is closed and replaced when term, ready or closed change.
+	changed chan struct{}
+
+	// floor is the smallest stamp that the next entry may have; only the proposer goroutine uses it.
+	floor uint64
+}
+
+type flight struct {
+	number uint64
+	items  []pending
+}
+
+func newProposer(o *Options, time *leaderTime, logger zerolog.Logger) *proposer {
+	return &proposer{
+		options: o, time: time, logger: logger,
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		changed: make(chan struct{}),
+	}
+}
+
+// propose takes a command in. It never blocks; any goroutine may call it.
+func (p *proposer) propose(c *Proposal) error {
+	item, err := p.options.prepare(c)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	switch {
+	case p.refused != nil:
+		err = p.refused
+	case p.term == 0 && p.leaderElsewhere():
+		err = ErrNotLeader
+	case p.queue.len() >= p.options.CommandQueueDepth:
+		err = ErrQueueFull
+	default:
+		p.queue.push(item)
+	}
+	room := p.room()
+	p.mu.Unlock()
+	if err == nil && room {
+		p.signal()
+	}
+	return err
+}
+
+func (p *proposer) signal() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// room says whether an entry may be proposed now. The caller holds the lock.
+func (p *proposer) room() bool {
+	return p.ready && len(p.flight) < p.options.PipelineEntries
+}
+
+// changedLocked wakes those who wait for a change of leadership.
+func (p *proposer) changedLocked() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// lead begins a term. Called by the leadership goroutine.
+func (p *proposer) lead(term uint64) {
+	p.mu.Lock()
+	p.requeueLocked()
+	p.term, p.number, p.ready = term, 0, false
+	p.changedLocked()
+	p.mu.Unlock()
+	p.signal()
+}
+
+// follow ends a term. Called by the leadership goroutine.
+func (p *proposer) follow() {
+	p.mu.Lock()
+	p.requeueLocked()
+	p.term, p.ready = 0, false
+	p.changedLocked()
+	p.mu.Unlock()
+	p.signal()
+}
+
+// requeueLocked puts the commands in flight back to the front of the queue. Nobody knows whether they are in the log.
+func (p *proposer) requeueLocked() {
+	var items []pending
+	for i := range p.flight {
+		items = append(items, p.flight[i].items...)
+	}
+	p.flight = nil
+	for i := range items {
+		items[i].attempted = true
+	}
+	p.queue.pushFront(items)
+}
+
+// applied settles an entry. Called by the apply goroutine, in log order.
+func (p *proposer) applied(term, number uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if term != p.term {
+		return
+	}
+	settled := 0
+	var lost []pending
+	for settled < len(p.flight) && p.flight[settled].number <= number {
+		if entry := &p.flight[settled]; entry.number < number {
+			// The library refused it: entries of a term are applied in the order in which they were proposed.
+			lost = append(lost, entry.items...)
+		}
+		settled++
+	}
+	rest := copy(p.flight, p.flight[settled:])
+	clear(p.flight[rest:])
+	p.flight = p.flight[:rest]
+	for i := range lost {
+		lost[i].attempted = true
+	}
+	p.queue.pushFront(lost)
+	if !p.ready {
+		p.ready = true
+		p.changedLocked()
+	}
+	p.idleLocked()
+	if p.queue.len() > 0 {
+		p.signal()
+	}
+}
+
+// close makes the proposer drop what it has, and propose refuse.
+func (p *proposer) close(reason error) {
+	p.mu.Lock()
+	if p.refused == nil {
+		p.refused = reason
+	}
+	if p.closed == nil {
+		p.closed = reason
+		p.changedLocked()
+	}
+	p.mu.Unlock()
+	p.signal()
+}
+
+// leadership returns the term in which this node leads, whether TermStart is applied, and a channel that is closed at the
+// next change.
+func (p *proposer) leadership() (term uint64, ready bool, closed error, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.term, p.ready, p.closed, p.changed
+}
+
+// depth returns the commands that wait and the entries in flight.
+func (p *proposer) depth() (waiting, inFlight int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queue.len(), len(p.flight)
+}
+
+func (p *proposer) run() {
+	defer close(p.done)
+	sweep := time.NewTicker(sweepInterval)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-p.stop:
+			p.dropAll()
+			return
+		case <-p.wake:
+		case <-sweep.C:
+			p.sweep()
+		}
+		for p.step() {
+		}
+	}
+}
+
+// step proposes at most one entry and says whether there may be another one to propose at once.
+func (p *proposer) step() bool {
+	p.mu.Lock()
+	if p.closed != nil {
+		p.mu.Unlock()
+		p.dropAll()
+		return false
+	}
+	if p.term > 0 && p.number == 0 {
+		p.startTermLocked()
+		return false
+	}
+	if !p.room() || p.queue.len() == 0 {
+		p.mu.Unlock()
+		return false
+	}
+	term := p.term
+	taken := p.queue.takeBatch(nil, p.options)
+	p.mu.Unlock()
+	p.options.fault("batcher.drained")
+
+	packed, left := p.pack(taken)
+	p.mu.Lock()
+	p.queue.pushFront(left)
+	if len(packed.items) == 0 {
+		p.mu.Unlock()
+		return true
+	}
+	if p.term != term || p.closed != nil {
+		// The term ended while the lock was free. Nothing of this was proposed.
+		p.queue.pushFront(packed.items)
+		p.mu.Unlock()
+		return true
+	}
+	p.sendLocked(packed)
+	return true
+}
+
+// pack drops what is not to be proposed and lets riders in.
+func (p *proposer) pack(taken []pending) (packed *batch, left []pending) {
+	now := p.options.Clock.Monotonic()
+	packed = &batch{items: make([]pending, 0, len(taken))}
+	for i := range taken {
+		if len(left) > 0 || !packed.fits(&taken[i], p.options) {
+			left = append(left, taken[i])
+			continue
+		}
+		left = packed.admit(taken[i], now, p.options)
+	}
+	return packed, left
+}
+
+// sendLocked proposes the batch as the next entry of the term. It releases the lock before it encodes.
+func (p *proposer) sendLocked(b *batch) {
+	p.number++
+	term, number := p.term, p.number
+	p.flight = append(p.flight, flight{number: number, items: b.items})
+	p.lastProposed = p.options.Clock.Monotonic()
+	p.mu.Unlock()
+
+	header := command.Header{
+		StampMicros: max(p.time.micros(), p.floor, p.stampEnd()),
+		Settings:    p.options.Settings,
+	}
+	p.floor = header.StampMicros + uint64(len(b.items))
+	rand.Read(header.Seed[:]) //nolint:errcheck // crypto/rand.Read never fails, it ends the process instead
+	data := b.encode(&header)
+	p.options.fault("planner.planned")
+	// The future is not looked at. When the library refuses the entry, the term is over, or a later entry of the term shows
+	// that this one was passed over.
+	p.raft.ApplyLog(raft.Log{Data: data, Extensions: appendExtensions(nil, term, number)}, 0)
+	p.options.fault("propose.sent")
+}
+
+// startTermLocked proposes the first entry of the term.
+func (p *proposer) startTermLocked() {
+	p.sendLocked(internalBatch(command.TermStart{
+		Node: p.options.NodeID, HoldMs: uint32(p.options.MaxClockSkewMs)}))
+}
+
+// internalBatch is a batch of one command that no request waits for: its request id is zero.
+func internalBatch(c command.Command) *batch {
+	b := &batch{}
+	b.add(pending{encoded: command.AppendItem(nil, &command.Item{Command: c})})
+	return b
+}
+
+// sweep drops what waits in vain, and shows with a tick that an idle group still commits.
+func (p *proposer) sweep() {
+	now := p.options.Clock.Monotonic()
+	p.mu.Lock()
+	dropped, reason := p.queue.takeExpired(now), ErrDeadline
+	if p.term == 0 && p.queue.len() > 0 && p.leaderElsewhere() {
+		dropped, reason = append(dropped, p.queue.takeAll()...), ErrNotLeader
+	}
+	idle := p.options.IdleTickMs > 0 && p.closed == nil && p.ready && len(p.flight) == 0 && p.queue.len() == 0 &&
+		now-p.lastProposed >= time.Duration(p.options.IdleTickMs)*time.Millisecond
+	if idle {
+		p.sendLocked(internalBatch(command.Tick{}))
+	} else {
+		p.mu.Unlock()
+	}
+	for i := range dropped {
+		dropped[i].drop(reason)
+	}
+}
+
+// dropAll drops everything, because nothing is proposed any more.
+func (p *proposer) dropAll() {
+	p.mu.Lock()
+	p.requeueLocked()
+	dropped, reason := p.queue.takeAll(), p.closed
+	p.idleLocked()
+	p.mu.Unlock()
+	for i := range dropped {
+		dropped[i].drop(reason)
+	}
+}
+
+// idleLocked wakes waitIdle when nothing waits and nothing is in flight.
+func (p *proposer) idleLocked() {
+	if p.idle != nil && p.queue.len() == 0 && len(p.flight) == 0 {
+		close(p.idle)
+		p.idle = nil
+	}
+}
+
+// refuse lets no further command in; those that are in go on.
+func (p *proposer) refuse(reason error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refused == nil {
+		p.refused = reason
+	}
+}
+
+// waitIdle waits until everything that was let in is applied or dropped. One caller at a time.
+func (p *proposer) waitIdle(ctx context.Context) {
+	p.mu.Lock()
+	if !p.ready {
+		p.mu.Unlock()
+		return
+	}
+	idle := make(chan struct{})
+	p.idle = idle
+	p.idleLocked()
+	p.mu.Unlock()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,150 @@
+package raftlog
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Role is what a node is in its group (cluster 7.1).
+type Role string
+
+// The roles.
+const (
+	RoleLeader    Role = "leader"
+	RoleFollower  Role = "follower"
+	RoleLearner   Role = "learner"
+	RoleCandidate Role = "candidate"
+	RoleStopped   Role = "stopped"
+)
+
+// Status describes the group as this node sees it.
+type Status struct {
+	Role Role
+	// Ready says that this node leads and has applied the first entry of its term.
+	Ready bool
+	Term  uint64
+	// LeaderID is 0 while no leader is known. This node counts itself as leader from Ready on.
+	LeaderID uint64
+	// FirstIndex and LastIndex are those of the log; 0 when it is empty.
+	FirstIndex, LastIndex uint64
+	CommitIndex           uint64
+	AppliedIndex          uint64
+	DurableIndex          uint64
+	// SnapshotIndex is the index from which the library starts.
+	SnapshotIndex uint64
+	// QuorumAckMs is the age of the newest quorum acknowledgement that this node knows of; -1 when it knows of none.
+	QuorumAckMs int64
+	// LastCommitMs is the time since an entry was last applied here; -1 when none was since the start.
+	LastCommitMs int64
+	LogBytes     int64
+	LogFiles     int
+	// Voters and Learners are the ids of the newest membership in the log, ascending as the log has them.
+	Voters, Learners []uint64
+	// WaitingCommands and InFlightEntries are those of the proposer.
+	WaitingCommands, InFlightEntries int
+	// Failure is why this node stopped; nil while it has not. ApplyFailure is set when it was an entry.
+	Failure      error
+	ApplyFailure *ApplyFailure
+}
+
+// Status returns the present state. It takes no part in the write path and never waits for the disk's flushes.
+func (n *Node) Status() Status {
+	s := Status{
+		Term:          n.raft.CurrentTerm(),
+		AppliedIndex:  n.gate.index.Load(),
+		DurableIndex:  n.keeper.durable.Load(),
+		SnapshotIndex: n.snapshots.current().Index,
+		QuorumAckMs:   -1,
+		LastCommitMs:  -1,
+	}
+	s.CommitIndex = max(n.raft.CommitIndex(), s.AppliedIndex)
+	s.LogBytes, s.LogFiles = n.log.size()
+	// After Close the log answers an error, and zeros are right.
+	s.FirstIndex, _ = n.log.FirstIndex()
+	s.LastIndex, _ = n.log.LastIndex()
+	s.WaitingCommands, s.InFlightEntries = n.proposer.depth()
+	term, ready, _, _ := n.proposer.leadership()
+	s.Ready = ready && term == s.Term
+	n.describeMembership(&s)
+
+	now := n.options.Clock.Monotonic()
+	n.mu.Lock()
+	s.Failure, s.ApplyFailure = n.failure, n.applyFailure
+	lastCommit := n.lastCommit
+	closing := n.closing
+	n.mu.Unlock()
+	if lastCommit > 0 {
+		s.LastCommitMs = (now - lastCommit).Milliseconds()
+	}
+	if s.Failure != nil || closing {
+		s.Role, s.Ready, s.LeaderID = RoleStopped, false, 0
+		return s
+	}
+	n.describeLeader(&s)
+	return s
+}
+
+// describeLeader fills in role, leader and the age of the quorum acknowledgement.
+func (n *Node) describeLeader(s *Status) {
+	switch n.raft.State() {
+	case raft.Leader:
+		s.Role = RoleLeader
+		if s.Ready {
+			s.LeaderID = n.options.NodeID
+		}
+		if n.log.soleVoter.Load() {
+			s.QuorumAckMs = 0
+		} else if s.LastCommitMs >= 0 {
+			s.QuorumAckMs = s.LastCommitMs
+		}
+		return
+	case raft.Candidate:
+		s.Role = RoleCandidate
+	default:
+		s.Role = RoleFollower
+		for _, id := range s.Learners {
+			if id == n.options.NodeID {
+				s.Role = RoleLearner
+			}
+		}
+	}
+	if _, leader := n.raft.LeaderWithID(); leader != "" && leader != n.self {
+		s.LeaderID = nodeID(leader)
+	}
+	if contact := n.raft.LastContact(); !contact.IsZero() {
+		s.QuorumAckMs = time.Since(contact).Milliseconds()
+	}
+}
+
+func (n *Node) describeMembership(s *Status) {
+	future := n.raft.GetConfiguration()
+	if err := future.Error(); err != nil {
+		return
+	}
+	for _, server := range future.Configuration().Servers {
+		if server.Suffrage == raft.Voter {
+			s.Voters = append(s.Voters, nodeID(server.ID))
+		} else {
+			s.Learners = append(s.Learners, nodeID(server.ID))
+		}
+	}
+}
+
+// nodeID returns the number in a server id, 0 when it is none of ours.
+func nodeID(id raft.ServerID) uint64 {
+	number, err := strconv.ParseUint(string(id), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return number
+}
+
+// Failed returns why this node stopped, and nil while it has not. errors.Is tells ErrStorage from ErrApply.
+func (n *Node) Failed() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return errors.Join(n.failure)
+}

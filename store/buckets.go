@@ -1,0 +1,264 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+
+	"github.com/dgraph-io/badger/v4"
+)
+
+// buckets owns the bucket databases: it opens them on demand, seals full ones, bounds how many are open, and drops dead
+// ones.
+//
+// Lock order: buckets.mu is taken last; no other lock is taken, and no file touched, while it is held.
+type buckets struct {
+	dir     string
+	opts    Options
+	horizon *horizon
+	fail    func(error) error // stops the store
+
+	mu      sync.Mutex
+	changed sync.Cond // a phase changed or a user left
+	byID    map[uint32]*bucket
+	dirty   map[uint32]struct{} // written since the last durable point
+	dead    []deadBucket        // committed as dropped, by rising index
+	tick    uint64
+	current uint32 // where the committer writes
+	closed  bool
+
+	ahead chan uint32   // a bucket to open ahead of need; capacity 1
+	wake  chan struct{} // housekeeping; capacity 1
+	quit  chan struct{}
+	work  sync.WaitGroup
+}
+
+// deadBucket lost its last chunk at an index.
+type deadBucket struct {
+	id    uint32
+	index uint64
+}
+
+var errGone = errors.New("bucket is gone")
+
+// acquire opens a bucket if need be and holds it open until release.
+func (s *buckets) acquire(id uint32) (*bucket, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		b := s.byID[id]
+		switch {
+		case s.closed:
+			return nil, fmt.Errorf("open bucket %d: %w", id, ErrStopped)
+		case b == nil || b.phase == phaseDropped:
+			return nil, fmt.Errorf("open bucket %d: %w", id, errGone)
+		case b.phase == phaseOpen:
+			s.tick++
+			b.used = s.tick
+			b.users++
+			return b, nil
+		case b.phase != phaseClosed:
+			s.changed.Wait()
+			continue
+		}
+		b.phase = phaseOpening
+		sealed := b.sealed
+		s.mu.Unlock()
+		db, err := s.openEngine(id, sealed)
+		s.mu.Lock()
+		b.phase = phaseClosed
+		if err == nil {
+			b.phase, b.db = phaseOpen, db
+		}
+		s.changed.Broadcast()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *buckets) release(b *bucket) {
+	s.mu.Lock()
+	if b.users--; b.users == 0 {
+		s.changed.Broadcast()
+	}
+	s.mu.Unlock()
+}
+
+// read finds a chunk in its bucket.
+func (s *buckets) read(ref ChunkRef, visit func(chunk []byte) error) (err error) {
+	b, err := s.acquire(ref.Bucket)
+	if errors.Is(err, errGone) {
+		return fmt.Errorf("%w: read %s: %w", ErrCorrupt, ref, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer s.release(b)
+	defer recoverFault(debug.SetPanicOnFault(true), &err)
+	item, err := b.db.NewTransactionAt(ref.Entry, false).Get(blockKey(ref.Entry))
+	if errors.Is(err, badger.ErrKeyNotFound) || err == nil && item.Version() != ref.Entry {
+		return fmt.Errorf("%w: read %s: block is missing", ErrCorrupt, ref)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: read %s: %w", ErrCorrupt, ref, err)
+	}
+	var chunk []byte
+	visited := false
+	var visitErr error
+	err = item.Value(func(block []byte) error {
+		var err error
+		if chunk, err = chunkOf(block, ref); err != nil {
+			return err
+		}
+		visited = true
+		visitErr = visit(chunk)
+		return nil
+	})
+	if err != nil && !visited && !errors.Is(err, ErrCorrupt) {
+		err = fmt.Errorf("%w: read %s: %w", ErrCorrupt, ref, err)
+	}
+	if err == nil {
+		err = visitErr
+	}
+	return err
+}
+
+// write puts the block of a batch into its bucket. Called by the committer only.
+func (s *buckets) write(b *Batch) error {
+	s.moveTo(b.bucket)
+	target, err := s.acquire(b.bucket)
+	if err != nil {
+		return err
+	}
+	defer s.release(target)
+	txn := target.db.NewTransactionAt(b.index, true)
+	defer txn.Discard()
+	if err := txn.Set(blockKey(b.index), encodeBlock(b.chunks)); err != nil {
+		return fmt.Errorf("add block to bucket %d: %w", b.bucket, err)
+	}
+	if err := txn.CommitAt(b.index, nil); err != nil {
+		return fmt.Errorf("write block to bucket %d: %w", b.bucket, err)
+	}
+	// After the write and before the index can be committed: a durable point that takes the mark without this write in
+	// it would lose it for ever.
+	s.mu.Lock()
+	s.dirty[b.bucket] = struct{}{}
+	s.mu.Unlock()
+	for _, row := range b.rows {
+		if row.id == b.bucket && row.row.totalBytes >= uint64(s.opts.BucketBytes)/2 {
+			s.prepare(b.bucket + 1)
+		}
+	}
+	return nil
+}
+
+// moveTo makes id the bucket that is written; those before are full.
+func (s *buckets) moveTo(id uint32) {
+	s.mu.Lock()
+	moved := s.current != id
+	s.current = id
+	s.ensure(id)
+	if moved {
+		for other, b := range s.byID {
+			b.full = b.full || other < id
+		}
+	}
+	s.mu.Unlock()
+	if moved {
+		s.nudge()
+	}
+}
+
+// ensure makes a bucket known; the lock is held.
+func (s *buckets) ensure(id uint32) *bucket {
+	b := s.byID[id]
+	if b == nil {
+		b = &bucket{id: id}
+		s.byID[id] = b
+	}
+	return b
+}
+
+// prepare opens a bucket in the background, ahead of need.
+func (s *buckets) prepare(id uint32) {
+	s.mu.Lock()
+	known := s.byID[id] != nil
+	if !known {
+		s.ensure(id)
+	}
+	s.mu.Unlock()
+	if known {
+		return
+	}
+	select {
+	case s.ahead <- id:
+	default: // the committer will open it when it gets there
+	}
+}
+
+// openAhead is the goroutine behind prepare.
+func (s *buckets) openAhead() {
+	defer s.work.Done()
+	for {
+		select {
+		case <-s.quit:
+			return
+		case id := <-s.ahead:
+			b, err := s.acquire(id)
+			if err != nil {
+				// The committer meets the same error when it needs the bucket, and stops the store then.
+				s.opts.Logger.Warn().Err(err).Uint32("bucket", id).Msg("store: bucket cannot be opened ahead")
+				continue
+			}
+			s.release(b)
+		}
+	}
+}
+
+// noteDropped remembers the buckets that a committed batch ended.
+func (s *buckets) noteDropped(b *Batch) {
+	dropped := false
+	s.mu.Lock()
+	for _, row := range b.rows {
+		if row.gone {
+			s.dead = append(s.dead, deadBucket{id: row.id, index: b.index})
+			dropped = true
+		}
+	}
+	s.mu.Unlock()
+	if dropped {
+		s.nudge()
+	}
+}
+
+func (s *buckets) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// takeDirty returns the buckets written since the last call.
+func (s *buckets) takeDirty() []uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := make([]uint32, 0, len(s.dirty))
+	for id := range s.dirty {
+		ids = append(ids, id)
+	}
+	clear(s.dirty)
+	slices.Sort(ids)
+	return ids
+}
+
+// putDirty gives back what could not be synced.
+func (s *buckets) putDirty(ids []uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		s.dirty[id] = struct{}{}
+	}
+}

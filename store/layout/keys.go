@@ -1,0 +1,185 @@
+// Package layout is the one place that knows how keys of the main database look: a one-byte family, then fixed-width
+// big-endian ids, so that a range scan yields rows in the order of their numbers. Golden tests pin every family; a family
+// letter is never given a second meaning.
+package layout
+
+import (
+	"encoding/binary"
+
+	"github.com/google/uuid"
+)
+
+// Family is the first byte of a key.
+type Family = byte
+
+// The families of format 7.
+const (
+	// FamilyMeta holds single rows: applied index, counters, last stamp.
+	FamilyMeta Family = 'm'
+	// FamilyQueue: queue id -> queue row (tenant, name, options, creation).
+	FamilyQueue Family = 'q'
+	// FamilyGroup: queue id, group id -> group row (name, registration).
+	FamilyGroup Family = 'g'
+	// FamilyPartitionName: queue id, partition name -> partition id.
+	FamilyPartitionName Family = 'n'
+	// FamilyPartition: partition id -> partition row (queue id, name, UUID, creation).
+	FamilyPartition Family = 'i'
+	// FamilyHead: queue id, partition id -> head of the partition's log with its newest chunk references.
+	FamilyHead Family = 'p'
+	// FamilyPage: partition id, base offset -> page of older chunk references.
+	FamilyPage Family = 'x'
+	// FamilyHashes: partition id, base offset -> txid hashes of appends that retention has removed.
+	FamilyHashes Family = 'h'
+	// FamilyCursor: queue id, group id, partition id -> cursor row.
+	FamilyCursor Family = 'c'
+	// FamilyReleased: queue id, group id, partition id -> the items of the last releasing ack, when the cursor row has no
+	// room for them.
+	FamilyReleased Family = 'C'
+	// FamilyLease: lease id, queue id -> members of the lease in that queue.
+	FamilyLease Family = 'l'
+	// FamilyDeadLetter: queue id, dead letter id -> dead letter.
+	FamilyDeadLetter Family = 'd'
+	// FamilyDeadLetterPlace: partition id, offset, group id -> queue id and dead letter id.
+	FamilyDeadLetterPlace Family = 'D'
+	// FamilyDeadLetterID: dead letter id -> queue id.
+	FamilyDeadLetterID Family = 'e'
+	// FamilyDeadLetterTxid: partition id, 128-bit txid hash, dead letter id -> nothing.
+	FamilyDeadLetterTxid Family = 'E'
+	// FamilyPosition: queue id, group id, partition id -> metadata of a position write.
+	FamilyPosition Family = 'o'
+	// FamilyTrash: queue id, group id -> a deleted queue (group 0) or group whose rows are still to be swept.
+	FamilyTrash Family = 't'
+	// FamilyOutcome: log index -> outcomes of the requests of that entry.
+	FamilyOutcome Family = 'r'
+	// FamilyBucket: bucket id -> bytes and live chunks of the bucket. Written by the store alone.
+	FamilyBucket Family = 'b'
+)
+
+func ids(family Family, numbers ...uint64) []byte {
+	key := make([]byte, 1, 1+8*len(numbers))
+	key[0] = family
+	for _, n := range numbers {
+		key = binary.BigEndian.AppendUint64(key, n)
+	}
+	return key
+}
+
+// Meta is the key of a single row, by name.
+func Meta(name string) []byte { return append([]byte{FamilyMeta}, name...) }
+
+// Queue is the key of a queue row.
+func Queue(queue uint64) []byte { return ids(FamilyQueue, queue) }
+
+// Group is the key of a group row.
+func Group(queue, group uint64) []byte { return ids(FamilyGroup, queue, group) }
+
+// GroupsOf is the prefix of all group rows of a queue.
+func GroupsOf(queue uint64) []byte { return ids(FamilyGroup, queue) }
+
+// PartitionName is the key under which a partition is found by name.
+func PartitionName(queue uint64, name string) []byte {
+	return append(ids(FamilyPartitionName, queue), name...)
+}
+
+// Partition is the key of a partition row.
+func Partition(partition uint64) []byte { return ids(FamilyPartition, partition) }
+
+// Head is the key of the head of a partition's log.
+func Head(queue, partition uint64) []byte { return ids(FamilyHead, queue, partition) }
+
+// HeadsOf is the prefix of all heads of a queue, in the order of partition ids.
+func HeadsOf(queue uint64) []byte { return ids(FamilyHead, queue) }
+
+// Page is the key of a page of chunk references that begins at an offset.
+func Page(partition, baseOffset uint64) []byte { return ids(FamilyPage, partition, baseOffset) }
+
+// PagesOf is the prefix of all pages of a partition.
+func PagesOf(partition uint64) []byte { return ids(FamilyPage, partition) }
+
+// Hashes is the key of the hashes that outlive their append.
+func Hashes(partition, baseOffset uint64) []byte { return ids(FamilyHashes, partition, baseOffset) }
+
+// HashesOf is the prefix of all such hashes of a partition.
+func HashesOf(partition uint64) []byte { return ids(FamilyHashes, partition) }
+
+// Cursor is the key of a cursor row.
+func Cursor(queue, group, partition uint64) []byte {
+	return ids(FamilyCursor, queue, group, partition)
+}
+
+// CursorsOf is the prefix of all cursor rows of a group on a queue.
+func CursorsOf(queue, group uint64) []byte { return ids(FamilyCursor, queue, group) }
+
+// Released is the key of what a cursor row has no room for.
+func Released(queue, group, partition uint64) []byte {
+	return ids(FamilyReleased, queue, group, partition)
+}
+
+// ReleasedOf is the prefix of such rows of a group on a queue, AllReleasedOf that of all groups.
+func ReleasedOf(queue, group uint64) []byte { return ids(FamilyReleased, queue, group) }
+
+// AllReleasedOf is the prefix of such rows of all groups of a queue.
+func AllReleasedOf(queue uint64) []byte { return ids(FamilyReleased, queue) }
+
+// AllCursorsOf is the prefix of the cursor rows of all groups of a queue.
+func AllCursorsOf(queue uint64) []byte { return ids(FamilyCursor, queue) }
+
+// PositionsOf is the prefix of the position metadata of a group on a queue, AllPositionsOf that of all groups.
+func PositionsOf(queue, group uint64) []byte { return ids(FamilyPosition, queue, group) }
+
+// AllPositionsOf is the prefix of the position metadata of all groups of a queue.
+func AllPositionsOf(queue uint64) []byte { return ids(FamilyPosition, queue) }
+
+// PartitionNamesOf is the prefix of the names of the partitions of a queue.
+func PartitionNamesOf(queue uint64) []byte { return ids(FamilyPartitionName, queue) }
+
+// Lease is the key of the members that a lease has in one queue.
+func Lease(lease uuid.UUID, queue uint64) []byte {
+	return binary.BigEndian.AppendUint64(LeaseOf(lease), queue)
+}
+
+// LeaseOf is the prefix of the rows of one lease, one row a queue.
+func LeaseOf(lease uuid.UUID) []byte { return append([]byte{FamilyLease}, lease[:]...) }
+
+// DeadLetter is the key of a dead letter.
+func DeadLetter(queue uint64, letter uuid.UUID) []byte {
+	return append(ids(FamilyDeadLetter, queue), letter[:]...)
+}
+
+// DeadLettersOf is the prefix of all dead letters of a queue.
+func DeadLettersOf(queue uint64) []byte { return ids(FamilyDeadLetter, queue) }
+
+// DeadLetterPlace is the key that makes dead letters unique per message and group.
+func DeadLetterPlace(partition, offset, group uint64) []byte {
+	return ids(FamilyDeadLetterPlace, partition, offset, group)
+}
+
+// DeadLetterID is the key under which a dead letter is found by its id alone.
+func DeadLetterID(letter uuid.UUID) []byte { return append([]byte{FamilyDeadLetterID}, letter[:]...) }
+
+// DeadLetterTxid is the key under which a dead letter is found by its address.
+func DeadLetterTxid(partition uint64, hash [16]byte, letter uuid.UUID) []byte {
+	return append(DeadLettersAt(partition, hash), letter[:]...)
+}
+
+// DeadLettersAt is the prefix of all dead letters of one address.
+func DeadLettersAt(partition uint64, hash [16]byte) []byte {
+	return append(ids(FamilyDeadLetterTxid, partition), hash[:]...)
+}
+
+// Position is the key of the metadata of a position write.
+func Position(queue, group, partition uint64) []byte {
+	return ids(FamilyPosition, queue, group, partition)
+}
+
+// Trash is the key of a deleted queue (group 0) or of a deleted group whose rows are still to be swept.
+func Trash(queue, group uint64) []byte { return ids(FamilyTrash, queue, group) }
+
+// Outcome is the key of the outcomes of one entry.
+func Outcome(index uint64) []byte { return ids(FamilyOutcome, index) }
+
+// Bucket is the key of a bucket row.
+func Bucket(bucket uint32) []byte { return ids(FamilyBucket, uint64(bucket)) }
+
+// LastNumber reads the last eight bytes of a key as a number: the partition id, offset or group id that ends it.
+func LastNumber(key []byte) uint64 { return binary.BigEndian.Uint64(key[len(key)-8:]) }
