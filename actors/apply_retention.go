@@ -153,27 +153,37 @@ func (a *apply) sweep(c *command.Sweep) (command.Result, error) {
 	return result, nil
 }
 
-func (a *apply) firstTrash() (trash catalog.Trash, found bool, err error) {
-	err = a.batch.Scan([]byte{layout.FamilyTrash}, nil, func(key, _ []byte) bool {
-		trash = catalog.Trash{QueueID: binary.BigEndian.Uint64(key[1:]), GroupID: binary.BigEndian.Uint64(key[9:])}
+func (a *apply) firstTrash() (trash sweeping, found bool, err error) {
+	err = a.batch.Scan([]byte{layout.FamilyTrash}, nil, func(key, value []byte) bool {
+		trash.QueueID, trash.GroupID = binary.BigEndian.Uint64(key[1:]), binary.BigEndian.Uint64(key[9:])
+		if len(value) == 8 {
+			trash.after = binary.BigEndian.Uint64(value)
+		}
 		found = true
 		return false
 	})
 	return trash, found, err
 }
 
-func (a *apply) sweepOne(trash catalog.Trash, limit int) (deleted int, done bool, err error) {
+// sweeping is trash with the partition up to which it has been swept, so that no sweep walks over what earlier ones have
+// deleted.
+type sweeping struct {
+	catalog.Trash
+	after uint64
+}
+
+func (a *apply) sweepOne(trash sweeping, limit int) (deleted int, done bool, err error) {
 	if trash.GroupID != 0 {
 		return a.sweepPrefixes(limit, trash.QueueID,
 			layout.CursorsOf(trash.QueueID, trash.GroupID), layout.ReleasedOf(trash.QueueID, trash.GroupID),
 			layout.PositionsOf(trash.QueueID, trash.GroupID))
 	}
-	deleted, done, err = a.sweepPartitions(trash.QueueID, limit)
+	deleted, done, err = a.sweepPartitions(trash, limit)
 	if err != nil || !done {
 		return deleted, false, err
 	}
 	rest, done, err := a.sweepPrefixes(max(limit-deleted, 1), trash.QueueID,
-		layout.AllCursorsOf(trash.QueueID), layout.AllReleasedOf(trash.QueueID), layout.AllPositionsOf(trash.QueueID), layout.PartitionNamesOf(trash.QueueID))
+		layout.AllCursorsOf(trash.QueueID), layout.AllReleasedOf(trash.QueueID), layout.AllPositionsOf(trash.QueueID))
 	if err != nil || !done {
 		return deleted + rest, false, err
 	}
@@ -216,27 +226,49 @@ func (a *apply) sweepPrefixes(limit int, queueID uint64, prefixes ...[]byte) (de
 const sweptPerPartition = 4
 
 // sweepPartitions deletes the partitions of a deleted queue, with their chunks.
-func (a *apply) sweepPartitions(queueID uint64, limit int) (deleted int, done bool, err error) {
-	ids, rest, err := a.partitionsAfter(queueID, 0, max(limit/4, 1))
+func (a *apply) sweepPartitions(trash sweeping, limit int) (deleted int, done bool, err error) {
+	ids, rest, err := a.partitionsAfter(trash.QueueID, trash.after, max(limit/sweptPerPartition, 1))
 	if err != nil {
 		return 0, false, err
 	}
 	for _, id := range ids {
 		a.partitions.drop(id)
-		gone, err := partition.Sweep(a.batch, a.batch, partition.SweepInput{Queue: queueID, Partition: id, MaxAppends: uint32(limit)})
+		gone, err := partition.Sweep(a.batch, a.batch, partition.SweepInput{
+			Queue: trash.QueueID, Partition: id, MaxAppends: uint32(limit),
+		})
 		if err != nil {
 			return deleted, false, err
 		}
-		if deleted += sweptPerPartition; !gone {
+		if !gone {
 			return limit, false, nil
 		}
-		a.batch.Delete(layout.Head(queueID, id))
-		a.batch.Delete(layout.Partition(id))
-		if deleted >= limit {
-			return deleted, false, nil
+		if err := a.forgetPartition(trash.QueueID, id); err != nil {
+			return deleted, false, err
 		}
+		deleted += sweptPerPartition
+		a.batch.Put(layout.Trash(trash.QueueID, 0), binary.BigEndian.AppendUint64(nil, id))
 	}
 	return deleted, !rest, nil
+}
+
+// forgetPartition deletes what is left of a swept partition.
+func (a *apply) forgetPartition(queueID, id uint64) error {
+	row, err := a.batch.Get(layout.Partition(id))
+	if err != nil {
+		return err
+	}
+	a.batch.Delete(layout.Head(queueID, id))
+	if row == nil {
+		return nil
+	}
+	p, err := catalog.DecodePartition(id, row)
+	if err != nil {
+		return err
+	}
+	return a.inCatalog(func(m *catalog.Machine) error {
+		m.ForgetPartition(a.batch, p)
+		return nil
+	})
 }
 
 func (a *apply) sweepDeadLetters(queueID uint64, limit int) (deleted int, done bool, err error) {

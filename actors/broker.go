@@ -15,6 +15,7 @@ import (
 	"queen/actors/machine/cursor"
 	"queen/raftlog/command"
 	"queen/store"
+	"queen/store/layout"
 )
 
 // Log is what the broker needs of the replicated log. Any node has one; it need not lead.
@@ -225,6 +226,18 @@ func (b *Broker) View(ctx context.Context) (*store.View, error) {
 
 // LocalView opens a view of what is applied here, without asking anybody.
 func (b *Broker) LocalView() *store.View { return b.store.View() }
+
+// CountCursors counts the cursors of a group on a queue, as long as ctx lasts.
+func CountCursors(ctx context.Context, view *store.View, queueID, groupID uint64) (count int, err error) {
+	err = view.Scan(layout.CursorsOf(queueID, groupID), nil, func(_, _ []byte) bool {
+		count++
+		return count%scanSlice != 0 || ctx.Err() == nil
+	})
+	if ctx.Err() != nil {
+		return 0, ErrDeadline
+	}
+	return count, err
+}
 
 type outcome struct {
 	result command.Result

@@ -99,7 +99,8 @@ func (k *keeper) record(durable uint64, final bool) error {
 	if durable <= last.Index {
 		return nil
 	}
-	if !final && durable-last.Index < recordEveryEntries && k.unrecorded.Load() < recordEveryBytes {
+	target := k.log.cutTarget(durable, k.options.LogKeepEntries, k.options.LogMaxBytes)
+	if !final && target == 0 && durable-last.Index < recordEveryEntries && k.unrecorded.Load() < recordEveryBytes {
 		return nil
 	}
 	var entry raft.Log
@@ -120,12 +121,12 @@ func (k *keeper) record(durable uint64, final bool) error {
 		return fmt.Errorf("%w: %w", ErrStorage, err)
 	}
 	k.unrecorded.Add(-bytes)
-	cut, err := k.log.cut(durable, k.options.LogKeepEntries, k.options.LogMaxBytes)
-	if err != nil {
+	if target == 0 {
+		return nil
+	}
+	if err := k.log.cut(target); err != nil {
 		return fmt.Errorf("%w: %w", ErrStorage, err)
 	}
-	if cut > 0 {
-		k.logger.Debug().Uint64("index", cut).Uint64("durable", durable).Msg("raft: log cut")
-	}
+	k.logger.Debug().Uint64("index", target).Uint64("durable", durable).Msg("raft: log cut")
 	return nil
 }

@@ -95,15 +95,7 @@ func (s *logStore) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Lo
 
 // StoreLogs implements raft.LogStore.
 func (s *logStore) StoreLogs(logs []*raft.Log) error {
-	if err := s.files.err(); err != nil {
-		return err
-	}
-	if err := s.WAL.StoreLogs(logs); err != nil {
-		// The file's own failure, when there is one, says more than what the log store made of it.
-		err = s.files.fail("append to log in", s.dir, err)
-		if first := s.files.err(); first != nil {
-			err = first
-		}
+	if err := s.store(logs); err != nil {
 		s.failed(err)
 		return err
 	}
@@ -116,6 +108,20 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		case raft.LogConfiguration:
 			s.noteMembership(raft.DecodeConfiguration(log.Data))
 		}
+	}
+	return nil
+}
+
+// store appends, unless an append has failed before. A failure of the file, when there is one, says more than what the
+// log store made of it.
+func (s *logStore) store(logs []*raft.Log) error {
+	if err := s.files.err(); err != nil {
+		return err
+	}
+	if err := s.WAL.StoreLogs(logs); err != nil {
+		// The first failure is kept; this one only when there was none.
+		_ = s.files.fail("append to log in", s.dir, err)
+		return s.files.err()
 	}
 	return nil
 }
@@ -143,31 +149,34 @@ func (s *logStore) DeleteRange(from, to uint64) error {
 	return nil
 }
 
-// cut removes the oldest files, as a whole, of which every entry is at or below durable: those that lie more than keep
-// entries behind it, and those by which the log is larger than maxBytes. It returns the last index that it removed, 0 when
-// it removed nothing.
-func (s *logStore) cut(durable, keep uint64, maxBytes int64) (uint64, error) {
+// cutTarget returns up to which index the log may be cut: the end of the last of the oldest files of which every entry is
+// at or below durable, and that lie more than keep entries behind it or by which the log is larger than maxBytes. Files go
+// as a whole; cutting inside one would free nothing. 0 is nothing to cut.
+func (s *logStore) cutTarget(durable, keep uint64, maxBytes int64) uint64 {
 	files := s.meta.files()
 	var bytes int64
 	for i := range files {
 		bytes += int64(files[i].IndexStart)
 	}
-	last := uint64(0)
+	target := uint64(0)
 	for i := range files {
 		file := &files[i]
-		if !file.sealed() || file.MaxIndex > durable {
-			break
-		}
-		if file.MaxIndex+keep > durable && bytes <= maxBytes {
+		if !file.sealed() || file.MaxIndex > durable || (file.MaxIndex+keep > durable && bytes <= maxBytes) {
 			break
 		}
 		bytes -= int64(file.IndexStart)
-		last = file.MaxIndex
+		target = file.MaxIndex
 	}
-	if last == 0 {
-		return 0, nil
+	return target
+}
+
+// cut removes the entries up to the target.
+func (s *logStore) cut(target uint64) error {
+	first, err := s.FirstIndex()
+	if err != nil {
+		return fmt.Errorf("read first index: %w", err)
 	}
-	return last, s.DeleteRange(files[0].MinIndex, last)
+	return s.DeleteRange(first, target)
 }
 
 // size returns the bytes that the log takes on disk, and the number of its files.

@@ -43,12 +43,19 @@ func logFilesIn(t *testing.T, dir string) []string {
 
 func flip(t *testing.T, path string, offset int64) {
 	t.Helper()
-	data, err := os.ReadFile(path)
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data[offset] ^= 0x10
-	if err := os.WriteFile(path, data, 0o644); err != nil {
+	var b [1]byte
+	if _, err := file.ReadAt(b[:], offset); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 0x10
+	if _, err := file.WriteAt(b[:], offset); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -80,26 +87,25 @@ func TestEveryFlippedByteOfTheLogIsFoundAtBoot(t *testing.T) {
 	if len(files) < 3 {
 		t.Fatalf("%d files, want several", len(files))
 	}
+	meta, err := openMeta(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, path := range files[:2] {
 		original, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for offset := int64(0); offset < int64(len(original)); offset += 7 {
-			if original[offset] == 0 && allZero(original[offset:]) {
+		for offset := int64(0); offset < int64(len(original)); offset += 3 {
+			if allZero(original[offset:]) {
 				break // never written
 			}
-			copied := o
-			copied.Dir = killCopy(t, o.Dir)
-			flip(t, filepath.Join(copied.Dir, filepath.Base(path)), offset)
-			meta, err := openMeta(copied.Dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = verifyLog(copied.Dir, meta.files())
+			flip(t, path, offset)
+			_, err = verifyLog(o.Dir, meta.files())
 			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), filepath.Base(path)) {
 				t.Fatalf("byte %d of %s: err = %v", offset, filepath.Base(path), err)
 			}
+			flip(t, path, offset)
 		}
 	}
 }
@@ -354,7 +360,7 @@ func TestFailedDurablePointStopsTheNode(t *testing.T) {
 }
 
 func TestCloseDropsOrAppliesEveryCommand(t *testing.T) {
-	for range 20 {
+	for range 8 {
 		machine := &recorder{}
 		n, err := Open(testOptions(t), machine)
 		if err != nil {

@@ -242,11 +242,11 @@ func TestServerDefaultOfTheSubscriptionMode_5_8(t *testing.T) {
 func TestCursorBelowTheLogStartResumesThere_5_8(t *testing.T) {
 	t.Parallel()
 	queue := uniqueName(t)
-	need(t, suite.client.Configure(queue, map[string]any{"retentionEnabled": true, "retentionSeconds": 2}), 200)
 	pushAll(t, suite.client, numbered(queue, "", "old", 2)...)
 	popped := suite.client.Pop(queue, "consumerGroup=g&subscriptionMode=all&leaseSeconds=60")
 	needMessageCount(t, popped, 2)
 	needAcked(t, suite.client.AckMessages("retry", popped.Messages[0]))
+	need(t, suite.client.Configure(queue, map[string]any{"retentionEnabled": true, "retentionSeconds": 1}), 200)
 	eventually(t, 30*time.Second, func() (bool, string) {
 		entry := fetch(t, queue, "Default", 0)
 		return entry.LogStartOffset == 2, fmt.Sprintf("%+v", entry)

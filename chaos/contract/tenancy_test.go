@@ -34,7 +34,9 @@ func TestTenantsDoNotSeeEachOther_2_5(t *testing.T) {
 	other := plain.WithTenant(otherTenant)
 	item := harness.Item{Queue: "q", Payload: "default", TransactionID: "t"}
 	first := pushOne(t, plain, item)
+	need(t, other.Get("/api/v1/resources/queues/q"), 404)
 	item.Payload = "other"
+	theirFirst := pushOne(t, other, item)
 
 	t.Run("a value that is no UUID is refused", func(t *testing.T) {
 		for _, value := range []string{"nope", "7d9f0c7e", strings.Repeat("0", 64)} {
@@ -50,16 +52,15 @@ func TestTenantsDoNotSeeEachOther_2_5(t *testing.T) {
 		}
 	})
 	t.Run("queues and dedup are per tenant", func(t *testing.T) {
-		need(t, other.Get("/api/v1/resources/queues/q"), 404)
-		if verdict := pushOne(t, other, item); *verdict.Offset != 0 {
-			t.Fatalf("want a queue of its own, got %+v", verdict)
+		if *theirFirst.Offset != 0 || theirFirst.MessageID == first.MessageID {
+			t.Fatalf("want a queue of its own, got %+v", theirFirst)
 		}
 	})
 	query := "leaseSeconds=60&consumerGroup=g&subscriptionMode=all"
 	mine, theirs := plain.Pop("q", query), other.Pop("q", query)
+	needMessages(t, mine, "t")
+	needMessages(t, theirs, "t")
 	t.Run("messages are per tenant", func(t *testing.T) {
-		needMessages(t, mine, "t")
-		needMessages(t, theirs, "t")
 		if string(mine.Messages[0].Data) != `"default"` || string(theirs.Messages[0].Data) != `"other"` {
 			t.Fatalf("got %s and %s", mine.Messages[0].Data, theirs.Messages[0].Data)
 		}

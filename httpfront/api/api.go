@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -123,3 +124,8 @@ func ackText(e command.AckError, partition uint64) string {
 }
 
 func isZero(id uuid.UUID) bool { return id == uuid.Nil }
+
+// contextUntil is a context that ends at a deadline.
+func contextUntil(deadline time.Time) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(context.Background(), deadline)
+}

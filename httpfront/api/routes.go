@@ -11,6 +11,7 @@ func (a *API) Routes(server *httpfront.Server) []httpfront.Route {
 		readWrite = httpfront.LevelReadWrite
 		admin     = httpfront.LevelAdmin
 		pop       = httpfront.ShapePop
+		plain     = httpfront.ShapeSuccess
 	)
 	return []httpfront.Route{
 		{Method: "POST", Pattern: "/api/v1/push", Level: writeOnly, Handler: a.push, Admit: true},
@@ -23,6 +24,15 @@ func (a *API) Routes(server *httpfront.Server) []httpfront.Route {
 		{Method: "POST", Pattern: "/api/v1/transaction", Level: readWrite, Handler: a.transaction, Admit: true},
 		{Method: "POST", Pattern: "/api/v1/configure", Level: readWrite, Handler: a.configure},
 		{Method: "DELETE", Pattern: "/api/v1/resources/queues/:queue", Level: admin, Handler: a.deleteQueue},
+		{Method: "DELETE", Pattern: "/api/v1/consumer-groups/:group", Level: admin, Handler: a.deleteGroup},
+		{Method: "DELETE", Pattern: "/api/v1/consumer-groups/:group/queues/:queue", Level: admin, Handler: a.deleteGroupOnQueue},
+		{Method: "POST", Pattern: "/api/v1/consumer-groups/:group/queues/:queue/seek", Level: readWrite, Handler: a.seekQueue, Refusal: plain},
+		{Method: "POST", Pattern: "/api/v1/consumer-groups/:group/queues/:queue/partitions/:partition/seek", Level: readWrite, Handler: a.seekPartition, Refusal: plain},
+		{Method: "POST", Pattern: "/api/v1/consumer-groups/:group/subscription", Level: readWrite, Handler: a.changeSubscription, Refusal: plain},
+		{Method: "DELETE", Pattern: "/api/v1/messages/:partitionId/:transactionId", Level: readWrite, Handler: a.deleteMessage},
+		{Method: "POST", Pattern: "/api/v1/messages/:partitionId/:transactionId/retry", Level: readWrite, Handler: a.retryMessage, Admit: true},
+		{Method: "DELETE", Pattern: "/api/v1/dlq", Level: admin, Handler: a.purgeDeadLetters},
+		{Method: "POST", Pattern: "/api/v1/dlq/:id/replay", Level: readWrite, Handler: a.replayDeadLetter, Admit: true},
 
 		{Method: "GET", Pattern: "/health", Level: public, Handler: a.health, Head: true, Early: true},
 		{Method: "GET", Pattern: "/metrics/prometheus", Level: public, Handler: server.MetricsPage(), Head: true, Early: true},

@@ -44,10 +44,10 @@ func AppendPush(dst []byte, verdicts []PushVerdict) []byte {
 
 // AppendPushVerdict appends one element of the answer to a push; replays show one as well (messaging 11.5).
 func AppendPushVerdict(dst []byte, index int, v *PushVerdict) []byte {
-	dst = appendInt(dst, '{', "index", int64(index))
-	dst = appendID(dst, ',', "message_id", v.MessageID)
-	dst = appendTxid(dst, "transaction_id", v.Txid, v.MessageID)
-	dst = appendText(dst, ',', "queueName", v.Queue)
+	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(index), 10)
+	dst = AppendUUID(append(dst, `,"message_id":"`...), v.MessageID)
+	dst = appendTxid(append(dst, '"'), "transaction_id", v.Txid, v.MessageID)
+	dst = AppendString(append(dst, `,"queueName":`...), v.Queue)
 	switch v.Status {
 	case PushQueued:
 		dst = append(dst, `,"status":"queued"`...)
@@ -85,10 +85,13 @@ func AppendAck(dst []byte, verdicts []AckVerdict) []byte {
 			dst = append(dst, ',')
 		}
 		v := &verdicts[i]
-		dst = appendInt(dst, '{', "index", int64(i))
-		dst = appendText(dst, ',', "transactionId", v.Txid)
-		dst = appendBool(dst, ',', "success", v.Error == "")
-		dst = appendTextOrNull(dst, ',', "error", v.Error, v.Error != "")
+		dst = strconv.AppendInt(append(dst, `{"index":`...), int64(i), 10)
+		dst = AppendString(append(dst, `,"transactionId":`...), v.Txid)
+		if v.Error == "" {
+			dst = append(dst, `,"success":true,"error":null`...)
+		} else {
+			dst = AppendString(append(dst, `,"success":false,"error":`...), v.Error)
+		}
 		dst = appendBool(dst, ',', "leaseReleased", v.LeaseReleased)
 		dst = appendBool(dst, ',', "dlq", v.DeadLettered)
 		dst = append(appendBool(dst, ',', "noop", v.Noop), '}')

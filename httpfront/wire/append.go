@@ -1,41 +1,52 @@
 package wire
 
 import (
+	"bytes"
 	"strconv"
 	"unicode/utf8"
+	"unsafe"
+
+	"github.com/google/uuid"
 )
 
 // AppendString appends a text as a JSON string. Invalid UTF-8 becomes U+FFFD, so that an answer is always JSON.
 func AppendString[T string | []byte](dst []byte, text T) []byte {
+	b := bytesOf(text)
 	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(text); {
-		c := text[i]
-		if c >= utf8.RuneSelf {
-			r, size := decodeRune(text[i:])
-			if r == utf8.RuneError && size == 1 {
-				dst = append(dst, text[start:i]...)
-				dst = append(dst, "\ufffd"...)
-				start = i + size
-			}
-			i += size
-			continue
-		}
-		if c >= 0x20 && c != '"' && c != '\\' {
-			i++
-			continue
-		}
-		dst = append(dst, text[start:i]...)
-		dst = appendEscape(dst, c)
-		i++
-		start = i
+	if plainPrefix(b) == len(b) && utf8.Valid(b) {
+		dst = append(dst, b...)
+		return append(dst, '"')
 	}
-	dst = append(dst, text[start:]...)
-	return append(dst, '"')
+	return append(appendEscaped(dst, b), '"')
 }
 
-func decodeRune[T string | []byte](text T) (rune, int) {
-	return utf8.DecodeRuneInString(string(text[:min(len(text), utf8.UTFMax)]))
+// bytesOf looks at a text as bytes without a copy. They are only read.
+func bytesOf[T string | []byte](text T) []byte {
+	switch text := any(text).(type) {
+	case string:
+		return unsafe.Slice(unsafe.StringData(text), len(text))
+	case []byte:
+		return text
+	}
+	panic("BUG: a text is a string or bytes")
+}
+
+// appendEscaped appends a text that may need escapes or repairs.
+func appendEscaped(dst, b []byte) []byte {
+	for len(b) > 0 {
+		plain := b[:plainPrefix(b)]
+		b = b[len(plain):]
+		if utf8.Valid(plain) {
+			dst = append(dst, plain...)
+		} else {
+			dst = append(dst, bytes.ToValidUTF8(plain, []byte("\ufffd"))...)
+		}
+		if len(b) > 0 {
+			dst = appendEscape(dst, b[0])
+			b = b[1:]
+		}
+	}
+	return dst
 }
 
 func appendEscape(dst []byte, c byte) []byte {
@@ -84,7 +95,7 @@ func appendBool(dst []byte, separator byte, name string, b bool) []byte {
 	return strconv.AppendBool(appendKey(dst, separator, name), b)
 }
 
-func appendID(dst []byte, separator byte, name string, id [16]byte) []byte {
+func appendID(dst []byte, separator byte, name string, id uuid.UUID) []byte {
 	dst = append(appendKey(dst, separator, name), '"')
 	return append(AppendUUID(dst, id), '"')
 }

@@ -10,6 +10,8 @@ import (
 // MaxDepth is how many levels of arrays and objects a body may nest, its outermost one included (messaging 2.11).
 const MaxDepth = 10_000
 
+const tooDeep = "more than 10,000 levels of nesting"
+
 // scanner walks over a JSON text that is known to be UTF-8. The first error sticks: afterwards every method returns zero
 // values at once, so that callers look at err once, at the end.
 //
@@ -59,14 +61,10 @@ func (s *scanner) peekPastSpace() byte {
 	if s.err != nil {
 		return 0
 	}
-	for ; s.pos < len(s.data); s.pos++ {
-		switch c := s.data[s.pos]; c {
-		case ' ', '\t', '\n', '\r':
-		default:
-			return c
-		}
+	if s.pos = pastSpace(s.data, s.pos); s.pos >= len(s.data) {
+		return 0
 	}
-	return 0
+	return s.data[s.pos]
 }
 
 // end fails unless only white space is left.
@@ -84,7 +82,7 @@ func (s *scanner) open(bracket byte) bool {
 		return false
 	}
 	if s.depth >= MaxDepth {
-		s.fail("more than 10,000 levels of nesting")
+		s.fail(tooDeep)
 		return false
 	}
 	s.depth++
@@ -118,10 +116,8 @@ func (s *scanner) separate(closing byte) bool {
 	}
 	if s.pos >= len(s.data) {
 		s.fail("unexpected end of JSON")
-	} else if closing == '}' {
-		s.fail("expected a comma or }")
 	} else {
-		s.fail("expected a comma or ]")
+		s.failSeparator(closing == '}')
 	}
 	return false
 }
@@ -242,24 +238,53 @@ func (s *scanner) number() {
 // text consumes the string that begins at pos and returns it with its quotes.
 func (s *scanner) text() []byte {
 	start := s.pos
-	s.pos++
-	for {
-		s.pos += plainPrefix(s.data[s.pos:])
-		if s.pos >= len(s.data) {
-			s.fail("unexpected end of JSON in a string")
-			return nil
+	end := textEnd(s.data, start)
+	if end < 0 {
+		s.badText()
+		return nil
+	}
+	s.pos = end
+	return s.data[start:end]
+}
+
+// textEnd returns the index behind the string that begins at i, or -1 when it is not a good one.
+func textEnd(data []byte, i int) int {
+	for i++; ; {
+		i += plainPrefix(data[i:])
+		if i >= len(data) {
+			return -1
 		}
-		switch s.data[s.pos] {
-		case '"':
-			s.pos++
-			return s.data[start:s.pos]
-		case '\\':
-			if s.escape(); s.err != nil {
-				return nil
+		if data[i] == '"' {
+			return i + 1
+		}
+		if data[i] != '\\' || i+1 >= len(data) {
+			return -1
+		}
+		switch {
+		case unescapes[data[i+1]] != 0:
+			i += 2
+		case data[i+1] == 'u':
+			if _, ok := hex4(data[i+2:]); !ok {
+				return -1
 			}
+			i += 6
+		default:
+			return -1
+		}
+	}
+}
+
+// badText fails with what is wrong with the string that begins at pos.
+func (s *scanner) badText() {
+	for s.pos++; s.err == nil; {
+		s.pos += plainPrefix(s.data[s.pos:])
+		switch {
+		case s.pos >= len(s.data):
+			s.fail("unexpected end of JSON in a string")
+		case s.data[s.pos] == '\\':
+			s.escape()
 		default:
 			s.fail("unescaped control character in a string")
-			return nil
 		}
 	}
 }
@@ -315,53 +340,110 @@ func plainPrefix(b []byte) int {
 }
 
 // container consumes the object or array that begins at pos, without recursion: the kinds of the open brackets are bits
-// of a stack, one for an object.
+// of a stack, one for an object. It is the hot loop of the package: payloads are walked here, so it keeps its position in a
+// register and leaves everything that is not a string or a bracket to scalar.
 func (s *scanner) container() {
+	data, i := s.data, s.pos
 	var stack bitStack
-	base := s.depth
-	for s.err == nil {
+	level, object := 0, false
+	for {
 		// A value is due.
-		switch first := s.peek(); first {
+		i = pastSpace(data, i)
+		var c byte
+		if i < len(data) {
+			c = data[i]
+		}
+		s.pos = i
+		switch c {
 		case '{', '[':
-			if !s.open(first) {
+			if s.depth+level >= MaxDepth {
+				s.fail(tooDeep)
 				return
 			}
-			stack.push(s.depth-base, first == '{')
-		default:
-			s.scalar(first)
-		}
-		// Up to the next value: end what ends here, pass the comma, read the name.
-		for {
-			if stack.top(s.depth - base) {
-				if s.skipMember() {
-					break
-				}
-			} else if s.element() {
+			level++
+			object = c == '{'
+			stack.push(level, object)
+			i = pastSpace(data, i+1)
+			if i < len(data) && data[i] == c+2 { // ASCII has } and ] two places after { and [
 				break
 			}
-			if s.err != nil || s.depth == base {
+			if object {
+				if i = s.memberName(i); i < 0 {
+					return
+				}
+			}
+			continue
+		default:
+			s.scalar(c)
+			if s.err != nil {
+				return
+			}
+			i = s.pos
+		}
+		// What was opened here ends, or a comma leads to the next value.
+		for {
+			i = pastSpace(data, i)
+			if i >= len(data) {
+				s.pos = i
+				s.fail("unexpected end of JSON")
+				return
+			}
+			if c = data[i]; c == ',' {
+				break
+			}
+			if c != '}' && c != ']' || (c == '}') != object {
+				s.pos = i
+				s.failSeparator(object)
+				return
+			}
+			i++
+			if level--; level == 0 {
+				s.pos = i
+				return
+			}
+			object = stack.top(level)
+		}
+		if i++; object {
+			if i = s.memberName(pastSpace(data, i)); i < 0 {
 				return
 			}
 		}
 	}
 }
 
-// skipMember is member without a name for the caller.
-func (s *scanner) skipMember() bool {
-	if !s.separate('}') {
-		return false
-	}
-	if s.peek() != '"' {
+// memberName passes the member name at i and its colon, and returns -1 after an error.
+func (s *scanner) memberName(i int) int {
+	s.pos = i
+	if i >= len(s.data) || s.data[i] != '"' {
 		s.fail("expected a member name")
-		return false
+		return -1
 	}
-	s.text()
-	if s.peek() != ':' {
+	if i = textEnd(s.data, i); i < 0 {
+		s.badText()
+		return -1
+	}
+	if i = pastSpace(s.data, i); i >= len(s.data) || s.data[i] != ':' {
+		s.pos = i
 		s.fail("expected a colon")
-		return false
+		return -1
 	}
-	s.pos++
-	return true
+	return i + 1
+}
+
+func (s *scanner) failSeparator(object bool) {
+	if object {
+		s.fail("expected a comma or }")
+	} else {
+		s.fail("expected a comma or ]")
+	}
+}
+
+// pastSpace returns the index of the first byte from i on that is no white space.
+func pastSpace(data []byte, i int) int {
+	for i < len(data) && data[i] <= ' ' && (data[i] == ' ' || data[i] == '\n' || data[i] == '\r' || data[i] == '\t') {
+		i++
+	}
+	return i
 }
 
 // bitStack holds one bit per level; level 1 is the first. The first 64 levels need no allocation.

@@ -1,6 +1,10 @@
 package wire
 
-import "github.com/google/uuid"
+import (
+	"encoding/hex"
+
+	"github.com/google/uuid"
+)
 
 // ParseUUID reads a UUID in its hyphenated form of 36 characters or its plain form of 32, in any letter case. ok is false
 // for everything else.
@@ -32,11 +36,15 @@ const hexText = "0123456789abcdef"
 
 // AppendUUID appends the hyphenated, lower case form without quotes.
 func AppendUUID(dst []byte, id uuid.UUID) []byte {
-	for i, b := range id {
-		if i == 4 || i == 6 || i == 8 || i == 10 {
-			dst = append(dst, '-')
-		}
-		dst = append(dst, hexText[b>>4], hexText[b&15])
-	}
-	return dst
+	var text [36]byte
+	hex.Encode(text[0:8], id[0:4])
+	text[8] = '-'
+	hex.Encode(text[9:13], id[4:6])
+	text[13] = '-'
+	hex.Encode(text[14:18], id[6:8])
+	text[18] = '-'
+	hex.Encode(text[19:23], id[8:10])
+	text[23] = '-'
+	hex.Encode(text[24:36], id[10:16])
+	return append(dst, text[:]...)
 }

@@ -24,6 +24,8 @@ const (
 	FamilyPartitionName Family = 'n'
 	// FamilyPartition: partition id -> partition row (queue id, name, UUID, creation).
 	FamilyPartition Family = 'i'
+	// FamilyPartitionUUID: partition UUID -> partition id.
+	FamilyPartitionUUID Family = 'u'
 	// FamilyHead: queue id, partition id -> head of the partition's log with its newest chunk references.
 	FamilyHead Family = 'p'
 	// FamilyPage: partition id, base offset -> page of older chunk references.
@@ -83,6 +85,9 @@ func PartitionName(queue uint64, name string) []byte {
 
 // Partition is the key of a partition row.
 func Partition(partition uint64) []byte { return ids(FamilyPartition, partition) }
+
+// PartitionUUID is the key under which a partition is found by its UUID.
+func PartitionUUID(id uuid.UUID) []byte { return append([]byte{FamilyPartitionUUID}, id[:]...) }
 
 // Head is the key of the head of a partition's log.
 func Head(queue, partition uint64) []byte { return ids(FamilyHead, queue, partition) }

@@ -281,6 +281,7 @@ func (m *Machine) EnsurePartition(r Reader, w Writer, at Moment, queue *Queue, n
 	m.remember(partition)
 	w.Put(layout.Partition(partition.ID), appendPartition(nil, partition))
 	w.Put(layout.PartitionName(queue.ID, name), binary.BigEndian.AppendUint64(nil, partition.ID))
+	w.Put(layout.PartitionUUID(partition.UUID), binary.BigEndian.AppendUint64(nil, partition.ID))
 	return partition, true, nil
 }
 
@@ -290,6 +291,7 @@ func (m *Machine) ForgetPartition(w Writer, partition *Partition) {
 	m.names.Delete(partitionKey{partition.QueueID, partition.Name})
 	w.Delete(layout.Partition(partition.ID))
 	w.Delete(layout.PartitionName(partition.QueueID, partition.Name))
+	w.Delete(layout.PartitionUUID(partition.UUID))
 }
 
 // EnsureGroup returns the group of that name on a queue and makes it, unregistered, when it is missing.

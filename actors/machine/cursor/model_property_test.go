@@ -14,37 +14,46 @@ import (
 
 // TestStateFollowsTheReferenceModel runs random commands through the package and through the model, and compares verdicts,
 // dead letters and state after each. A ledger besides checks what must hold whatever the two agree on (I4, I5, no skipped
-// message, the retry count of a dead letter). rapid prints the seed of a failure.
+// message, the retry count of a dead letter). rapid prints the seed of a failure; -rapid.checks makes a longer campaign.
 func TestStateFollowsTheReferenceModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		p := &pair{t: t, now: 1000, term: 1, policy: modelPolicy{limit: rapid.IntRange(0, 3).Draw(t, "limit"), files: true}}
-		p.conflating = rapid.IntRange(0, 3).Draw(t, "conflating") == 0
-		p.push(rapid.IntRange(0, 6).Draw(t, "backlog"))
-		t.Repeat(map[string]func(*rapid.T){
-			"":         p.compare,
-			"push":     func(t *rapid.T) { p.push(rapid.IntRange(1, 4).Draw(t, "count")) },
-			"claim":    p.claim,
-			"claim2":   p.claim,
-			"ack":      p.ack,
-			"ack2":     p.ack,
-			"ack3":     p.ack,
-			"repeat":   p.repeat,
-			"transact": p.transact,
-			"extend":   p.extend,
-			"seek":     p.seek,
-			"retain":   p.retain,
-			"handBack": p.handBack,
-			"time":     p.pass,
-			"term":     p.begin,
-			"policy":   p.configure,
-			"reload":   p.reload,
-		})
+	for limit := range 4 {
+		for _, conflating := range []bool{false, true} {
+			t.Run(fmt.Sprintf("limit %d conflating %v", limit, conflating), func(t *testing.T) {
+				rapid.Check(t, func(t *rapid.T) {
+					p := &pair{now: 1000, term: 1, policy: modelPolicy{limit: limit, files: true}, conflating: conflating}
+					p.push(rapid.IntRange(0, 6).Draw(t, "backlog"))
+					p.run(t)
+				})
+			})
+		}
+	}
+}
+
+func (p *pair) run(t *rapid.T) {
+	t.Repeat(map[string]func(*rapid.T){
+		"":         p.compare,
+		"work":     p.work,
+		"work2":    p.work,
+		"work3":    p.work,
+		"work4":    p.work,
+		"push":     func(t *rapid.T) { p.push(rapid.IntRange(1, 4).Draw(t, "count")) },
+		"claim":    p.claim,
+		"ack":      p.ack,
+		"repeat":   p.repeat,
+		"transact": p.transact,
+		"extend":   p.extend,
+		"seek":     p.seek,
+		"retain":   p.retain,
+		"handBack": p.handBack,
+		"time":     p.pass,
+		"term":     p.begin,
+		"policy":   p.configure,
+		"reload":   p.reload,
 	})
 }
 
 // pair is the package's state beside the model's, and the world around them.
 type pair struct {
-	t          *rapid.T
 	state      State
 	model      model
 	world      world
@@ -96,7 +105,11 @@ func (p *pair) claim(t *rapid.T) {
 	p.delay = rapid.SampledFrom([]int{0, 0, 0, 1, 2, 100}).Draw(t, "hidden")
 	most := rapid.IntRange(0, 6).Draw(t, "max")
 	seconds := rapid.IntRange(0, 30).Draw(t, "seconds")
-	commit := !p.conflating && rapid.IntRange(0, 4).Draw(t, "commit") == 0
+	p.take(t, most, seconds, !p.conflating && rapid.IntRange(0, 2).Draw(t, "commit") == 0)
+}
+
+// take claims through both.
+func (p *pair) take(t *rapid.T, most, seconds int, commit bool) {
 	lease := uuid.UUID{13: 1, 14: byte(len(p.leases) >> 8), 15: byte(len(p.leases))}
 	p.leases = append(p.leases, lease)
 	var visible []int
@@ -128,6 +141,76 @@ func (p *pair) claim(t *rapid.T) {
 		p.delivered = append(p.delivered, out)
 		p.charged = 0
 	}
+}
+
+// work is a consumer that claims when it can and then settles some of its batch, over and over; mostly in the same way, so
+// that budgets are used up.
+func (p *pair) work(t *rapid.T) {
+	items := p.drawBatch(t)
+	for range rapid.IntRange(1, 5).Draw(t, "rounds") {
+		if p.state.Cursor == uint64(len(p.world.txids)) {
+			p.push(3)
+		}
+		p.now = max(p.now, int(p.state.NotBeforeMicros))
+		p.delay = 0
+		p.take(t, 5, 30, false)
+		p.compare(t)
+		if rapid.IntRange(0, 3).Draw(t, "again") == 0 {
+			items = p.drawBatch(t)
+		}
+		lease := p.state.Lease.ID
+		if rapid.IntRange(0, 9).Draw(t, "unfenced") == 0 {
+			lease = uuid.Nil
+		}
+		p.settle(t, lease, p.around(items))
+		p.compare(t)
+	}
+}
+
+// batchItem is a status for a message that is named by its distance from the cursor, or from the end of the batch.
+type batchItem struct {
+	status  string
+	back    bool
+	by      int
+	message *string
+}
+
+func (p *pair) drawBatch(t *rapid.T) []batchItem {
+	statuses := rapid.SampledFrom([][]string{
+		{"completed"}, {"failed"}, {"failed", "completed"}, {"dlq", "completed"}, {"retry", "completed"}, {"failed", "dlq"},
+		{"completed", "failed", "retry", "dlq"},
+	}).Draw(t, "statuses")
+	var items []batchItem
+	for range rapid.IntRange(1, 5).Draw(t, "items") {
+		item := batchItem{
+			status: rapid.SampledFrom(statuses).Draw(t, "status"),
+			back:   p.conflating || rapid.IntRange(0, 3).Draw(t, "back") == 0,
+			by:     rapid.SampledFrom([]int{0, 0, 0, 1, 1, 2, 3, 4}).Draw(t, "by"),
+		}
+		if rapid.IntRange(0, 4).Draw(t, "reason") == 0 {
+			text := rapid.SampledFrom([]string{"", "boom", "bang"}).Draw(t, "text")
+			item.message = &text
+		}
+		items = append(items, item)
+	}
+	return items
+}
+
+// around makes items of the batch as it stands now.
+func (p *pair) around(batch []batchItem) []modelItem {
+	var items []modelItem
+	for _, one := range batch {
+		offset := max(int(p.state.Cursor), p.world.logStart) + one.by
+		if one.back {
+			offset = int(p.state.Lease.End) - one.by
+		}
+		item := modelItem{txid: "nobody", status: one.status, err: one.message}
+		if offset >= 0 && offset < len(p.world.txids) {
+			item.txid = p.world.txids[offset]
+		}
+		items = append(items, item)
+	}
+	return items
 }
 
 // drawLease names a lease: mostly that of the row, else an older one or none.
@@ -238,75 +321,6 @@ func (p *pair) settle(t *rapid.T, lease uuid.UUID, items []modelItem) {
 	p.audit(t, before, call, out, failures)
 }
 
-func (p *pair) compareFilings(t *rapid.T, out AckOutcome, letters []modelLetter, dropped int) {
-	if len(out.Filings) != len(letters) {
-		t.Fatalf("filings %+v; model %+v", out.Filings, letters)
-	}
-	for i, filing := range out.Filings {
-		want := letters[i]
-		text := ""
-		if want.message != nil {
-			text = *want.message
-		}
-		if filing.Offset != uint64(want.offset) || filing.RetryCount != uint32(want.retries) ||
-			filing.HasError != (want.message != nil) || filing.Error != text {
-			t.Fatalf("filing %+v; model %+v with %q", filing, want, text)
-		}
-	}
-	if out.Dropped != (dropped >= 0) || out.Dropped && out.DroppedOffset != uint64(dropped) {
-		t.Fatalf("dropped %v at %d; model %d", out.Dropped, out.DroppedOffset, dropped)
-	}
-}
-
-// audit checks what holds whatever the model says.
-func (p *pair) audit(t *rapid.T, before State, call AckCall, out AckOutcome, failures int) {
-	start := max(before.Cursor, call.LogStart)
-	if p.state.Cursor < before.Cursor {
-		t.Fatalf("I5: cursor from %d to %d", before.Cursor, p.state.Cursor)
-	}
-	done := map[uint64]bool{}
-	for i, item := range call.Items {
-		if item.Where == InRange && out.Verdicts[i].Error == command.AckOK && item.Status == command.AckCompleted {
-			done[item.Offset] = true
-		}
-	}
-	asked := map[uint64]bool{}
-	for i, item := range call.Items {
-		asked[item.Offset] = asked[item.Offset] || item.Status == command.AckDeadLetter && out.Verdicts[i].DeadLettered
-	}
-	settledTo := start
-	for offset := start; offset < p.state.Cursor; offset++ {
-		if done[offset] || asked[offset] {
-			settledTo = offset + 1
-		}
-	}
-	for offset := settledTo; offset < p.state.Cursor; offset++ {
-		exhausted := out.Dropped && out.DroppedOffset == offset
-		for _, filing := range out.Filings {
-			if filing.Offset == offset {
-				exhausted = true
-			}
-		}
-		if !exhausted && !before.Lease.Conflated {
-			t.Fatalf("skipped %d: from %d to %d", offset, start, p.state.Cursor)
-		}
-	}
-	if start > before.Cursor {
-		failures = 0
-	}
-	for _, filing := range out.Filings {
-		if !asked[filing.Offset] && len(done) == 0 && filing.RetryCount != uint32(failures) {
-			t.Fatalf("filed %+v after %d charged failures", filing, failures)
-		}
-	}
-	if out.Moved {
-		p.charged = 0
-	}
-	if out.Charged {
-		p.charged++
-	}
-}
-
 // transact judges a call as a transaction does, and compares with what an ack would say.
 func (p *pair) transact(t *rapid.T) {
 	lease, items := p.drawLease(t), p.drawItems(t)
@@ -369,6 +383,9 @@ func (p *pair) retain(t *rapid.T) {
 	w.logStart = rapid.IntRange(w.logStart, min(w.logStart+2, len(w.txids))).Draw(t, "log start")
 	w.remembered = rapid.IntRange(w.remembered, max(w.remembered, w.logStart)).Draw(t, "remembered")
 	p.model.retain(w.logStart)
+	if p.state.Cursor < uint64(w.logStart) {
+		p.charged = 0
+	}
 }
 
 func (p *pair) handBack(t *rapid.T) {
@@ -430,73 +447,4 @@ func (p *pair) configure(t *rapid.T) {
 
 func (p *pair) reload(t *rapid.T) {
 	p.state = decoded(t, p.state)
-}
-
-// decoded takes a state through its rows.
-func decoded(t interface{ Fatalf(string, ...any) }, s State) State {
-	row := s.AppendTo(nil)
-	got, err := Decode(row)
-	if err != nil {
-		t.Fatalf("decode %x: %v", row, err)
-	}
-	if got.Spilled() != s.Spilled() {
-		t.Fatalf("spilled = %v after decode", got.Spilled())
-	}
-	if s.Spilled() {
-		if !got.NeedsSpill(s.Released.Lease) {
-			t.Fatalf("a decoded state does not ask for its second row")
-		}
-		if err := got.AttachSpill(s.SpillTo(nil)); err != nil {
-			t.Fatalf("attach: %v", err)
-		}
-	}
-	if again := got.AppendTo(nil); !bytes.Equal(again, row) || !bytes.Equal(got.SpillTo(nil), s.SpillTo(nil)) {
-		t.Fatalf("row %x became %x", row, again)
-	}
-	return got
-}
-
-func (p *pair) compare(t *rapid.T) {
-	now := uint64(p.now)
-	if p.ended == nil {
-		p.ended = map[uuid.UUID]bool{}
-	}
-	live := p.state.LeaseLive(now, p.holds)
-	for _, lease := range p.leases {
-		holds := p.state.HoldsLease(now, lease, p.holds)
-		if holds && p.ended[lease] {
-			t.Fatalf("lease %v came back to life", lease)
-		}
-		p.ended[lease] = !holds
-	}
-	s := p.state
-	s.resume(uint64(p.world.logStart))
-	m := &p.model
-	if live != m.live(p.now) || live && (leaseName(s.Lease.ID) != m.lease.id || s.Lease.End != uint64(m.lease.end)) {
-		t.Fatalf("lease %+v live %v; model %+v at %d", s.Lease, live, m.lease, p.now)
-	}
-	if end, _ := s.LeaseEnd(p.holds); live && end != uint64(m.lease.expiresAt) {
-		t.Fatalf("lease ends at %d; model %d", end, m.lease.expiresAt)
-	}
-	got := fmt.Sprint(s.Cursor, s.Failures, s.Attempt, s.AttemptStart, s.HasAttemptStart, s.NotBeforeMicros, s.Ceiling, s.HasCeiling,
-		s.TotalConsumed, s.Undo.Valid)
-	value := func(n *int) (int, bool) {
-		if n == nil {
-			return 0, false
-		}
-		return *n, true
-	}
-	start, hasStart := value(m.attemptStart)
-	notBefore, _ := value(m.notBefore)
-	ceiling, hasCeiling := value(m.ceiling)
-	want := fmt.Sprint(m.cursor, m.failures, m.attempt, start, hasStart, notBefore, ceiling, hasCeiling, m.consumed, m.delivered != nil)
-	if got != want {
-		t.Fatalf("state %s; model %s", got, want)
-	}
-	if !s.HasCeiling && s.Ceiling != 0 || s.HasCeiling && s.Ceiling <= s.Cursor {
-		t.Fatalf("ceiling %d, %v at cursor %d", s.Ceiling, s.HasCeiling, s.Cursor)
-	}
-	if len(s.AppendTo(nil)) > 800 {
-		t.Fatalf("row of %d bytes", len(s.AppendTo(nil)))
-	}
 }

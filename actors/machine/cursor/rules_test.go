@@ -382,6 +382,40 @@ func TestOffsetsOutsideTheRangeAreNotTakenAtTheirWord(t *testing.T) {
 		stale(1, command.AckCompleted), stale(1, command.AckFailed), stale(5, command.AckCompleted), stale(3, 9),
 	}}, b.policy)
 	b.verdicts(out, noop, unresolved, unresolved, unresolved)
+	b.logStart = 4
+	for status, want := range map[command.AckStatus]command.AckError{
+		command.AckCompleted: command.AckOK, command.AckFailed: command.AckUnresolvable,
+	} {
+		call := AckCall{Lease: lease, LogStart: b.logStart, Items: []AckItem{stale(3, status)}}
+		if _, reason := b.state.Check(b.now, call); reason != want {
+			t.Errorf("check of status %v below the log start = %v; want %v", status, reason, want)
+		}
+	}
+}
+
+func TestOutcomeTellsWhatTheCallerHasToDo(t *testing.T) {
+	type flags struct{ changed, moved, charged, released bool }
+	b := newBench(t)
+	want := func(out AckOutcome, want flags) {
+		t.Helper()
+		if got := (flags{out.Changed, out.Moved, out.Charged, out.Released != uuid.Nil}); got != want {
+			t.Fatalf("outcome %+v; want %+v", got, want)
+		}
+	}
+	lease := b.claim(0, 4, 1)
+	want(b.ack(lease, completed(99)), flags{})
+	want(b.ack(lease, completed(0)), flags{changed: true, moved: true})
+	want(b.ack(lease, completed(0)), flags{})
+	want(b.ack(lease, failed(1)), flags{changed: true, charged: true, released: true})
+	want(b.ack(lease, failed(1)), flags{})
+	want(b.ack(b.claim(1, 4, 3), retry(1)), flags{changed: true, released: true})
+	want(b.ack(uuid.Nil, failed(1)), flags{})
+	lease = b.claim(1, 4, 4)
+	b.logStart = 2
+	want(b.ack(lease, retry(3)), flags{changed: true, moved: true, released: true})
+	lease = b.claim(2, 4, 1)
+	b.logStart = 5
+	want(b.ack(lease, completed(3)), flags{changed: true, moved: true, released: true})
 }
 
 func TestLookupNamesTheRangeOfMessaging644(t *testing.T) {
@@ -399,6 +433,7 @@ func TestLookupNamesTheRangeOfMessaging644(t *testing.T) {
 	out, _ := b.state.Claim(b.now, ClaimInput{Window: b.window(), Max: 5, MaxEnd: NoCap, Lease: foreign, LeaseMicros: second})
 	look(foreign, Lookup{Needed: true, Low: 0, End: out.Last + 1, Leased: true})
 	look(uuid.Nil, Lookup{Needed: true, Low: 0, End: out.Last + 1, Leased: true})
+	look(uuid.UUID{15: 98}, Lookup{Needed: false, Low: 0, End: 0})
 	b.logStart = 3
 	look(foreign, Lookup{Needed: true, Low: 3, End: 5, Leased: true})
 	b.logStart = 7

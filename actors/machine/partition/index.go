@@ -6,13 +6,11 @@ import (
 )
 
 const (
-	// generationMessages is how many messages a generation of the index takes: growing its table moves at most so many
-	// entries, some hundred microseconds.
+	// generationMessages is how many messages the first generations of an index take: growing their tables moves at most so
+	// many entries, some hundred microseconds.
 	generationMessages = 65_536
-	// maxGenerationMessages bounds the generations of a partition with very many messages in its window.
-	maxGenerationMessages = 1 << 20
-	// generationsBySize is how many full generations a look-up should have to visit at most: they get larger to hold it.
-	generationsBySize = 8
+	// maxGenerationMessages bounds a generation: its table takes 64 MiB.
+	maxGenerationMessages = 1 << 22
 	// windowShares is how many generations a slow partition spreads its window over, so that what has left the window is
 	// forgotten after a quarter of it.
 	windowShares = 4
@@ -72,13 +70,14 @@ func (x *index) open(offset, stampMicros, windowMicros uint64) *generation {
 	return g
 }
 
+// nextLimit is half of what is remembered: a look-up visits every generation, so a large window has to have few.
 func (x *index) nextLimit() int {
 	total := 0
 	for _, g := range x.generations {
 		total += g.added
 	}
 	limit := generationMessages
-	for limit < maxGenerationMessages && limit*generationsBySize < total {
+	for limit < maxGenerationMessages && limit*2 < total {
 		limit *= 2
 	}
 	return limit
@@ -206,14 +205,23 @@ func (t *trail) enter(count int, position func(int) uint64) int {
 	return low
 }
 
-// promising tells whether the trail may propose anything at all, without moving it.
-func (t *trail) promising() bool {
-	for _, g := range t.index.generations {
-		if g.end > t.low && g.base < t.high {
-			if _, found := g.find(t.fp); found {
-				return true
+// promising returns which of the hashes, by entry of set, the index can propose anything for in [low, high). It goes
+// through one table after the other: most answers are no, and independent probes overlap in the processor.
+func (x *index) promising(set *hashSet, entries []uint32, low, high uint64) []uint32 {
+	if x == nil {
+		return nil
+	}
+	var hits []uint32
+	for _, g := range x.generations {
+		if g.end <= low || g.base >= high {
+			continue
+		}
+		for _, entry := range entries {
+			if _, found := g.find(fingerprint(set.at(entry))); found {
+				hits = append(hits, entry)
 			}
 		}
 	}
-	return false
+	slices.Sort(hits)
+	return slices.Compact(hits)
 }

@@ -85,20 +85,18 @@ func (m *Machine) matches(f *finder, set *hashSet, asked []uint32, in *AppendInp
 	if err != nil {
 		return nil, err
 	}
-	if x == nil {
-		return inline, nil
-	}
 	// An item is a duplicate when its newest match is in the dedup window. Only then older matches matter.
 	var newest []search
 	oldest := cutoff(now, in.DedupWindowMicros)
-	for _, i := range asked {
-		s := search{entry: i, trail: x.trail(set.at(i), 0, m.head.inlineBase, true), oldestMicros: oldest, acceptFrom: nowhere}
-		if s.trail.promising() {
-			newest = append(newest, s)
-		}
+	for _, item := range x.promising(set, asked, 0, m.head.inlineBase) {
+		newest = append(newest, search{entry: item, trail: x.trail(set.at(item), 0, m.head.inlineBase, true), oldestMicros: oldest,
+			acceptFrom: nowhere})
 	}
 	if err = f.run(set, newest); err != nil {
 		return nil, err
+	}
+	if x == nil || len(newest)+len(inline) == 0 {
+		return inline, nil
 	}
 	duplicates := make(map[uint32]uint64, len(inline))
 	for _, s := range newest {

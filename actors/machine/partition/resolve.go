@@ -186,15 +186,16 @@ func (q *resolver) search(x *index, low, high, oldest, acceptFrom uint64, kind R
 	if x == nil || low >= high {
 		return nil
 	}
-	var searches []search
+	var unknown []uint32
 	for i := range uint32(len(q.answers)) {
-		if q.answers[i].Kind != Unknown {
-			continue
+		if q.answers[i].Kind == Unknown {
+			unknown = append(unknown, i)
 		}
-		s := search{entry: i, trail: x.trail(q.set.at(i), low, high, kind == Below), oldestMicros: oldest, acceptFrom: acceptFrom}
-		if s.trail.promising() {
-			searches = append(searches, s)
-		}
+	}
+	var searches []search
+	for _, i := range x.promising(&q.set, unknown, low, high) {
+		searches = append(searches, search{entry: i, trail: x.trail(q.set.at(i), low, high, kind == Below), oldestMicros: oldest,
+			acceptFrom: acceptFrom})
 	}
 	f := finder{log: q.log}
 	if err := f.run(&q.set, searches); err != nil {

@@ -1,0 +1,211 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"queen/actors"
+	"queen/httpfront"
+	"queen/httpfront/wire"
+	"queen/raftlog/command"
+	"queen/store/layout"
+)
+
+// deleteMessage deletes the dead letters of an address; the log itself is immutable (messaging 11.3).
+func (a *API) deleteMessage(r *httpfront.Request) {
+	deadline, err := a.deadline(r, a.config.WriteTimeout)
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	address, txid := r.Param("partitionId"), r.Param("transactionId")
+	deleted := 0
+	if id, ok := a.addressedPartition(r, address); ok {
+		applied, err := a.broker.Execute(deadline, &command.DeadLetterDelete{
+			Tenant: r.Tenant, ByAddress: true, Partition: id, Txid: txid,
+		})
+		if err != nil {
+			a.fail(r, err)
+			return
+		}
+		deleted = applied.(*command.DeadLetterDeleteResult).Deleted
+	}
+	if deleted == 0 {
+		answerJSON(r, 404, struct {
+			Success       bool   `json:"success"`
+			PartitionID   string `json:"partitionId"`
+			TransactionID string `json:"transactionId"`
+			Error         string `json:"error"`
+			Message       string `json:"message"`
+		}{false, address, txid, "Message not found", "No dead letter at this address; messages of the log cannot be deleted"})
+		return
+	}
+	answerJSON(r, 200, struct {
+		Success       bool   `json:"success"`
+		PartitionID   string `json:"partitionId"`
+		TransactionID string `json:"transactionId"`
+		Deleted       int    `json:"deleted"`
+	}{true, address, txid, deleted})
+}
+
+// addressedPartition reads a partition address: the numeric id of the message plane, or the UUID that console reads show
+// (messaging 2.12).
+func (a *API) addressedPartition(r *httpfront.Request, address string) (id uint64, ok bool) {
+	if id, ok = wire.ParsePartitionID(address); ok {
+		return id, true
+	}
+	wanted, isUUID := wire.ParseUUID(address)
+	if !isUUID {
+		return 0, false
+	}
+	view := a.broker.LocalView()
+	defer view.Close()
+	row, err := view.Get(layout.PartitionUUID(wanted))
+	if err != nil || len(row) != 8 {
+		return 0, false
+	}
+	return layout.LastNumber(row), true
+}
+
+// purgeDeadLetters deletes the dead letters of a queue, of one group or of all (messaging 11.6).
+func (a *API) purgeDeadLetters(r *httpfront.Request) {
+	queue, _, err := r.QueryText("queue")
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	if queue == "" {
+		answerJSON(r, 400, struct {
+			Success bool   `json:"success"`
+			Error   string `json:"error"`
+			Message string `json:"message"`
+		}{false, "queue is required", "Bulk DLQ purge requires an exact queue name"})
+		return
+	}
+	group, named, err := r.QueryText("consumerGroup")
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	deadline, err := a.deadline(r, a.config.WriteTimeout)
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	deleted, more := 0, true
+	for more {
+		applied, err := a.broker.Execute(deadline, &command.DeadLetterDelete{
+			Tenant: r.Tenant, Queue: queue, Group: group, AnyGroup: !named,
+		})
+		if err != nil {
+			a.fail(r, err)
+			return
+		}
+		result := applied.(*command.DeadLetterDeleteResult)
+		deleted, more = deleted+result.Deleted, result.More
+	}
+	answer := struct {
+		Success       bool    `json:"success"`
+		Deleted       int     `json:"deleted"`
+		Queue         string  `json:"queue"`
+		ConsumerGroup *string `json:"consumerGroup"`
+	}{true, deleted, queue, nil}
+	if named {
+		answer.ConsumerGroup = &group
+	}
+	answerJSON(r, 200, answer)
+}
+
+// replayDeadLetter and retryMessage are one move: a copy to the tail of the destination, the row deleted (messaging 11.5).
+func (a *API) replayDeadLetter(r *httpfront.Request) {
+	id, ok := wire.ParseUUID(r.Param("id"))
+	if !ok {
+		replayGone(r)
+		return
+	}
+	a.replay(r, command.DeadLetterReplay{Row: id})
+}
+
+func (a *API) retryMessage(r *httpfront.Request) {
+	id, ok := a.addressedPartition(r, r.Param("partitionId"))
+	if !ok {
+		replayGone(r)
+		return
+	}
+	a.replay(r, command.DeadLetterReplay{ByAddress: true, Partition: id, Txid: r.Param("transactionId")})
+}
+
+func replayGone(r *httpfront.Request) {
+	answerJSON(r, 404, struct {
+		Success bool   `json:"success"`
+		Result  string `json:"result"`
+		Error   string `json:"error"`
+	}{false, "gone", "Message not found"})
+}
+
+type replayAnswer struct {
+	Success      bool            `json:"success"`
+	Result       string          `json:"result"`
+	Queue        string          `json:"queue"`
+	Partition    string          `json:"partition"`
+	Group        string          `json:"consumerGroup"`
+	DLQID        uuid.UUID       `json:"dlqId"`
+	OriginalTxid string          `json:"originalTransactionId"`
+	ReplayedAs   json.RawMessage `json:"replayedAs"`
+	RowRemoved   bool            `json:"dlqRowRemoved"`
+}
+
+func (a *API) replay(r *httpfront.Request, call command.DeadLetterReplay) {
+	deadline, err := a.deadline(r, a.config.WriteTimeout)
+	if err == nil {
+		err = a.prepareReplay(r, &call)
+	}
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	applied, err := a.broker.Execute(deadline, &call)
+	if err != nil {
+		a.fail(r, err)
+		return
+	}
+	result := applied.(*command.DeadLetterReplayResult)
+	if result.Outcome == command.ReplayGone {
+		replayGone(r)
+		return
+	}
+	moved := result.Outcome == command.ReplayMoved
+	verdict := wire.PushVerdict{MessageID: call.MessageID, Txid: actors.ReplayTxid(result.Row), Queue: result.Queue, Offset: result.Offset}
+	answer := replayAnswer{
+		Success: true, Result: "moved", Queue: result.Queue, Partition: result.Partition, Group: result.Group, DLQID: result.Row,
+		OriginalTxid: result.OriginalTxid, RowRemoved: moved,
+	}
+	if !moved {
+		answer.Result, verdict.Status, verdict.MessageID = "duplicate", wire.PushDuplicate, uuid.Nil
+	}
+	answer.ReplayedAs = wire.AppendPushVerdict(nil, 0, &verdict)
+	answerJSON(r, 200, answer)
+}
+
+func (a *API) prepareReplay(r *httpfront.Request, call *command.DeadLetterReplay) error {
+	to, err := wire.DecodeReplay(r.Body())
+	if err != nil {
+		return err
+	}
+	if to.Queue != nil {
+		call.Queue, call.HasQueue = *to.Queue, true
+	}
+	if to.Partition != nil {
+		call.Destination, call.HasPartition = *to.Partition, true
+	}
+	if err := checkNames(call.Queue, call.Destination); err != nil {
+		return err
+	}
+	if refusal := a.gate.Closed(); refusal != nil {
+		return refusal
+	}
+	call.Tenant, call.MessageID = r.Tenant, newID(time.Now())
+	return nil
+}
