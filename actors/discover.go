@@ -146,13 +146,6 @@ func (b *Broker) takeReady(queue *QueueView, group *catalog.Group, limit int) (*
 	w := &waiter{limit: limit, nowMicros: b.log.Now(), offers: make(chan offer, 1)}
 	actor := b.groups.send(queue.ID, group.ID, w)
 	b.ensureScanned(actor, group)
-	timer := time.NewTimer(backgroundDeadline)
-	defer timer.Stop()
-	select {
-	case answer := <-w.offers:
-		return actor, answer.partitions
-	case <-timer.C:
-		w.abandoned.Store(true)
-		return actor, nil
-	}
+	answer := <-w.offers // the actor answers a pop that does not wait as soon as its scan has ended
+	return actor, answer.partitions
 }

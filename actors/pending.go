@@ -50,6 +50,18 @@ func (p *pending) remove(id command.RequestID) bool {
 	return waiting
 }
 
+// replace changes what is called with the result; false when it has been handed over already.
+func (p *pending) replace(id command.RequestID, done func(command.Result)) bool {
+	s := p.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, waiting := s.waiting[id]
+	if waiting {
+		s.waiting[id] = done
+	}
+	return waiting
+}
+
 // resolve hands a result to whoever waits for it here, at most once.
 func (p *pending) resolve(id command.RequestID, result command.Result) {
 	s := p.shard(id)

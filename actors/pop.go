@@ -108,14 +108,15 @@ func (c *popCall) find() (found bool, err error) {
 	if c.queue != nil {
 		c.group = c.queue.Groups[c.Group]
 	}
+	// A queue that is deleted while the pop waits is not made again by it (messaging 9.11).
 	register := c.needsRegistration()
 	if c.queue == nil && (!register || c.tried) {
 		return false, nil
 	}
+	c.tried = true
 	if !register {
 		return true, nil
 	}
-	c.tried = true
 	subscription := c.Subscription
 	if subscription.Mode == command.SubscriptionNew && subscription.InstantMicros == 0 {
 		subscription.InstantMicros = c.arrivalMicros
@@ -245,19 +246,19 @@ func (c *popCall) park(actor *groupActor, w *waiter) bool {
 	case <-c.Gone:
 	case <-c.stopSignal():
 	}
+	// Set before the actor is asked: a waiter that is still in the mailbox is answered when it comes out.
+	w.abandoned.Store(true)
 	cancel := &cancelWaiter{waiter: w}
 	if err := actor.Call(cancel); err == nil && cancel.removed {
-		c.finishWait(w)
+		c.finishWait()
 		return false
 	}
-	// The message with the waiter may not have been received yet, or the answer is on its way: it comes for certain.
-	select {
-	case c.offered = <-w.offers:
-		return true
-	case <-time.After(claimAttemptMin):
-		w.abandoned.Store(true)
+	c.offered = <-w.offers
+	if c.offered.kind == offerNothing {
+		c.finishWait()
 		return false
 	}
+	return true
 }
 
 func (c *popCall) stopSignal() <-chan struct{} {
@@ -268,7 +269,7 @@ func (c *popCall) stopSignal() <-chan struct{} {
 }
 
 // finishWait keeps an empty long poll until its time is really over: the margin is for claiming only.
-func (c *popCall) finishWait(*waiter) {
+func (c *popCall) finishWait() {
 	if !c.Wait {
 		return
 	}
@@ -325,11 +326,15 @@ func (c *popCall) propose(claim *command.Claim) (*command.ClaimResult, error) {
 		return o.claimed()
 	case <-timer.C:
 		// The claim may still be applied: whatever it gets is handed back then.
-		c.b.pending.add(id, func(result command.Result) {
+		waiting := c.b.pending.replace(id, func(result command.Result) {
 			if r, ok := result.(*command.ClaimResult); ok {
 				c.b.handBack(claim, r)
 			}
 		})
+		if !waiting {
+			o := <-done
+			return o.claimed()
+		}
 		return nil, ErrDeadline
 	}
 }

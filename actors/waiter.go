@@ -129,6 +129,7 @@ type reconsiderNote struct{ nowMicros uint64 }
 
 func (g *group) pop(w *waiter) {
 	if w.abandoned.Load() {
+		w.offers <- offer{kind: offerNothing}
 		return
 	}
 	g.shared.lastPopMicros.Store(w.nowMicros)

@@ -24,7 +24,7 @@ type RetentionConfig struct {
 type workers struct{ group sync.WaitGroup }
 
 func (w *workers) start(b *Broker) {
-	for _, run := range []func(){b.runClock, b.runRetention, b.runSweep} {
+	for _, run := range []func(){b.runClock, b.runRetention, b.runSweep, b.runMover} {
 		w.group.Add(1)
 		go func() {
 			defer w.group.Done()

@@ -12,6 +12,7 @@ import (
 // visit, and all others when the next entry begins.
 type memory struct {
 	rows     map[string][]byte
+	sorted   []string
 	chunks   map[ChunkRef][]byte
 	released map[ChunkRef]bool
 	handed   [][]byte
@@ -58,23 +59,28 @@ func (s *memory) Get(key []byte) ([]byte, error) {
 	return s.hand(value), nil
 }
 
+// keys returns the keys of a prefix, ascending.
 func (s *memory) keys(prefix []byte) []string {
-	var keys []string
-	for key := range s.rows {
-		if strings.HasPrefix(key, string(prefix)) {
-			keys = append(keys, key)
+	low, _ := slices.BinarySearch(s.sorted, string(prefix))
+	high := low
+	for step := len(s.sorted) - low; step > 0; {
+		if high+step <= len(s.sorted) && strings.HasPrefix(s.sorted[high+step-1], string(prefix)) {
+			high += step
+		} else {
+			step /= 2
 		}
 	}
-	slices.Sort(keys)
-	return keys
+	return s.sorted[low:high]
 }
 
 func (s *memory) Scan(prefix, from []byte, visit func(key, value []byte) bool) error {
 	s.scans++
-	for _, key := range s.keys(prefix) {
-		if from != nil && key < string(from) {
-			continue
-		}
+	keys := s.keys(prefix)
+	at := 0
+	if from != nil {
+		at, _ = slices.BinarySearch(keys, string(from))
+	}
+	for _, key := range keys[at:] {
 		if !visit([]byte(key), s.hand(s.rows[key])) {
 			break
 		}
@@ -85,12 +91,15 @@ func (s *memory) Scan(prefix, from []byte, visit func(key, value []byte) bool) e
 func (s *memory) ScanReverse(prefix, from []byte, visit func(key, value []byte) bool) error {
 	s.scans++
 	keys := s.keys(prefix)
-	slices.Reverse(keys)
-	for _, key := range keys {
-		if from != nil && key > string(from) {
-			continue
+	end := len(keys)
+	if from != nil {
+		at, exact := slices.BinarySearch(keys, string(from))
+		if end = at; exact {
+			end++
 		}
-		if !visit([]byte(key), s.hand(s.rows[key])) {
+	}
+	for i := end - 1; i >= 0; i-- {
+		if !visit([]byte(keys[i]), s.hand(s.rows[keys[i]])) {
 			break
 		}
 	}
@@ -110,13 +119,23 @@ func (s *memory) Chunk(ref ChunkRef, visit func(chunk []byte) error) error {
 func (s *memory) Put(key, value []byte) {
 	s.puts++
 	s.putBytes += len(value)
+	s.insert(key, value)
+}
+
+func (s *memory) insert(key, value []byte) {
+	if _, found := s.rows[string(key)]; !found {
+		at, _ := slices.BinarySearch(s.sorted, string(key))
+		s.sorted = slices.Insert(s.sorted, at, string(key))
+	}
 	s.rows[string(key)] = value
 }
 
 func (s *memory) Delete(key []byte) {
-	if _, found := s.rows[string(key)]; !found {
+	at, found := slices.BinarySearch(s.sorted, string(key))
+	if !found {
 		panic(fmt.Sprintf("deleted missing key %x", key))
 	}
+	s.sorted = slices.Delete(s.sorted, at, at+1)
 	delete(s.rows, string(key))
 }
 
