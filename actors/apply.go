@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/rs/zerolog"
@@ -24,6 +26,7 @@ type apply struct {
 	system    *System
 	directory *Directory
 	pending   *pending
+	arrivals  *arrivals
 	log       zerolog.Logger
 
 	catalog     *Handle
@@ -331,6 +334,10 @@ func (a *apply) mergeWakes(earlier map[uint64]*appendedNote) {
 
 // wake tells the groups that are awake what the entry brought, one message per group.
 func (a *apply) wake() {
+	if a.arrivals.waiting.Load() > 0 && len(a.wakes) > 0 {
+		stored := slices.Collect(maps.Keys(a.wakes))
+		a.after = append(a.after, func() { a.arrivals.announce(stored) })
+	}
 	for queueID, note := range a.wakes {
 		for _, actor := range a.groups.of(queueID) {
 			actor.Tell(note)

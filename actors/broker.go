@@ -87,6 +87,7 @@ type Broker struct {
 	groups    *groups
 	pending   *pending
 	parked    atomic.Int64
+	arrivals  arrivals
 
 	log      Log
 	origin   uint64
@@ -111,7 +112,7 @@ func NewBroker(c Config) (*Broker, error) {
 	b.origin = binary.BigEndian.Uint64(seed[:])
 	b.machine = &apply{
 		store: c.Store, system: b.system, directory: b.directory, pending: b.pending, log: c.Log,
-		leases: map[uint64]*Handle{}, groups: b.groups,
+		leases: map[uint64]*Handle{}, groups: b.groups, arrivals: &b.arrivals,
 		partitions: newPartitions(b.system, partitionsActive),
 	}
 	b.machine.catalog = b.system.Spawn(KindCatalog, func() Behavior {
@@ -335,3 +336,6 @@ func weighGroups(groups []command.PushGroup) (keys, bytes int) {
 	}
 	return keys, bytes
 }
+
+// Holds are the lease holds of the terms so far (cluster 10), for reads that judge leases.
+func (b *Broker) Holds() cursor.Holds { return b.machine.publishedHolds() }

@@ -132,3 +132,6 @@ func (d *Directory) withdraw(queue *catalog.Queue) {
 		delete(d.byName, key)
 	}
 }
+
+// QueueMode is the group of reading without a group; nil when nobody has read so.
+func (q *QueueView) QueueMode() *catalog.Group { return q.Groups[command.QueueModeGroup] }

@@ -97,7 +97,7 @@ func (g *group) Close() {
 		for e := l.Front(); e != nil; e = e.Next() {
 			w := e.Value.(*waiter)
 			w.place = nil
-			w.offers <- offer{kind: offerAgain}
+			w.lost()
 		}
 	}
 	again(&g.waiting)

@@ -38,6 +38,11 @@ type Closer interface {
 	Close()
 }
 
+// loser is a message whose sender waits for an answer: lost gives it one when the actor died over it or is gone.
+type loser interface {
+	lost()
+}
+
 // ErrCrashed is returned by an inline call whose actor panicked. The actor has forgotten everything and loads its state
 // again with the next message.
 var ErrCrashed = errors.New("actor panicked and was re-made")
@@ -118,7 +123,11 @@ func (s *System) Spawn(kind Kind, make func() Behavior) *Handle {
 			ctx.Stop(ctx.Self())
 		default:
 			h.queued.Add(-1)
-			_ = h.receive(message) // a sender through the mailbox learns of a crash by the behavior's Close
+			if err := h.receive(message); err != nil {
+				if waits, ok := message.(loser); ok {
+					waits.lost()
+				}
+			}
 		}
 	}, actor.WithMailbox(actor.UnboundedLockfree()))
 	h.pid = s.actors.Root.Spawn(props)

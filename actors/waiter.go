@@ -50,6 +50,14 @@ type claimSpec struct {
 	gone             func() bool
 }
 
+// lost implements loser: the pop looks everything up again, unless it has been answered already.
+func (w *waiter) lost() {
+	select {
+	case w.offers <- offer{kind: offerAgain}:
+	default:
+	}
+}
+
 type offerKind uint8
 
 const (

@@ -250,6 +250,25 @@ func TestClientsThatVanishGiveTheirPermitsBack(t *testing.T) {
 	}
 }
 
+func TestClientsThatVanishWhileTheyWaitGiveTheirPermitsBack(t *testing.T) {
+	config := testConfig()
+	config.AdmitBytes, config.AdmitHold = 1000, time.Minute
+	s := startServer(t, config, Route{Method: "POST", Pattern: "/api/v1/push", Admit: true, Handler: echo})
+	for _, header := range []string{"", "Expect: 100-continue\r\n"} {
+		s.admission.acquire(1000)
+		c := dial(t, s)
+		io.WriteString(c, "POST /api/v1/push HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n"+header+"\r\n")
+		eventually(t, "the request waits", func() bool { _, waiting := s.admission.state(); return waiting == 1 })
+		c.(*net.TCPConn).SetLinger(0) // a reset makes writing "100 Continue" fail
+		c.Close()
+		s.admission.release(1000)
+		eventually(t, "the permits are back", func() bool {
+			held, waiting := s.admission.state()
+			return held == 0 && waiting == 0
+		})
+	}
+}
+
 func TestChunkedBodiesAreCorrectedToTheirSize(t *testing.T) {
 	config := testConfig()
 	config.AdmitBytes, config.AdmitHold = 1<<20, time.Minute
@@ -269,8 +288,11 @@ func TestChunkedBodiesAreCorrectedToTheirSize(t *testing.T) {
 }
 
 func TestRefusedBodiesAreAnsweredAndNotReset(t *testing.T) {
+	// The bodies are larger than what the kernel buffers: a client that writes before it reads gets through only if the
+	// server reads on.
+	const limit = 16 << 20
 	config := testConfig()
-	config.AdmitBytes, config.AdmitHold = 1000, 0
+	config.MaxBodyBytes, config.AdmitBytes, config.AdmitHold = limit, 1000, 0
 	entered, leave := make(chan string), make(chan struct{})
 	s := startServer(t, config, holdRoute(entered, leave))
 	first := make(chan answer, 1)
@@ -286,12 +308,12 @@ func TestRefusedBodiesAreAnsweredAndNotReset(t *testing.T) {
 		status int
 		body   string
 	}{
-		{"429 of a body that the client sends at once", 900_000, false, 429, overloaded},
-		{"429 of a body of one byte", 1, false, 429, ""},
-		{"429 after Expect", 900_000, true, 429, overloaded},
-		{"413", 1<<20 + 1, false, 413, tooLarge},
-		{"413 of twice the limit", 2 << 20, false, 413, tooLarge},
-		{"413 after Expect", 2 << 20, true, 413, tooLarge},
+		{"429 of a body that the client sends at once", limit, false, 429, overloaded},
+		{"429 of a body of one byte", 1, false, 429, overloaded},
+		{"429 after Expect", limit, true, 429, overloaded},
+		{"413", limit + 1, false, 413, tooLarge},
+		{"413 of twice the limit", 2 * limit, false, 413, tooLarge},
+		{"413 after Expect", 2 * limit, true, 413, tooLarge},
 	} {
 		if c.bytes == 1 {
 			s.admission.correct(0, 1000) // one byte fits otherwise
@@ -313,6 +335,7 @@ func TestRefusedBodiesAreAnsweredAndNotReset(t *testing.T) {
 			t.Errorf("%s: Retry-After is %q", c.name, after)
 		}
 	}
+	s.raw(t, "POST", "POST /api/v1/push HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n").expect(t, 429, overloaded)
 	leave <- struct{}{}
 	if got := <-first; got.status != 201 {
 		t.Errorf("the first request got %d", got.status)

@@ -114,6 +114,7 @@ const (
 	textBodyTooBig  = "the body is larger than this server accepts"
 	textHeadTooBig  = "request line and headers are larger than 16 KiB"
 	textOverloaded  = "too many bytes are being written; wait and retry"
+	textBulk        = "too many large bodies arrive at once"
 	textNotReady    = "this node is not ready"
 	textStopping    = "this node is stopping"
 	textMalformed   = "malformed HTTP request"

@@ -17,22 +17,42 @@ const (
 	bodyBytesPerSecond = 64 << 10
 )
 
-func bodyTimeout(bytes int64) time.Duration {
-	return bodyBaseTimeout + time.Duration(bytes/bodyBytesPerSecond)*time.Second
+func (s *Server) bodyTimeout(bytes int64) time.Duration {
+	return s.bodyBase + time.Duration(bytes/bodyBytesPerSecond)*time.Second
 }
 
 // pending is what was decided about a request before its body was read.
 type pending struct {
 	// refusal ends the request without its body.
 	refusal *Error
-	route   *routeEntry
+	// route and params are those of the request; route is never nil.
+	route  *routeEntry
+	params []string
 	// checked says that the token was checked; subject is its sub.
 	checked bool
 	subject string
-	// bytes are the permits held.
+	// bytes are the permits held, gate is who gets them back.
 	bytes   int64
+	gate    *admission
 	arrived time.Time
 }
+
+// free gives the permits back.
+func (p *pending) free() {
+	if p.gate != nil {
+		p.gate.release(p.bytes)
+	}
+}
+
+// Bodies of routes without admission are read all the same, and the library asks for the memory of the whole body at
+// once, before a byte has come. So the large ones among them share a budget of their own: bulkBodies of the largest
+// size. An ack is never refused for it, it waits like any request on a busy machine; only after bulkHold is the answer
+// "retry".
+const (
+	bulkBytes  = 1 << 20
+	bulkBodies = 8
+	bulkHold   = 30 * time.Second
+)
 
 // pendings remembers decisions from the hook that sees the head until the handler or the error handler takes them over.
 // The library calls the hook with the header that is embedded in the context of the request and with nothing else, so
@@ -83,11 +103,11 @@ func (s *Server) beforeBody(header *fasthttp.RequestHeader) fasthttp.RequestConf
 	// Only a connection that was cut in the middle can have left an entry behind.
 	s.drop(header)
 	length := int64(header.ContentLength())
-	config := fasthttp.RequestConfig{ReadTimeout: bodyTimeout(s.config.MaxBodyBytes)}
+	config := fasthttp.RequestConfig{ReadTimeout: s.bodyTimeout(s.config.MaxBodyBytes)}
 	if length >= 0 {
-		config.ReadTimeout = bodyTimeout(min(length, s.config.MaxBodyBytes))
+		config.ReadTimeout = s.bodyTimeout(min(length, s.config.MaxBodyBytes))
 	}
-	if header.IsGet() || header.IsHead() {
+	if length <= bulkBytes && (header.IsGet() || header.IsHead()) {
 		return config
 	}
 	decided := s.decide(header, length)
@@ -104,19 +124,14 @@ func (s *Server) beforeBody(header *fasthttp.RequestHeader) fasthttp.RequestConf
 // decide returns nil for requests that need no permit. length is -1 for a chunked body and -2 for none.
 func (s *Server) decide(header *fasthttp.RequestHeader, length int64) *pending {
 	path, _ := splitTarget(header.RequestURI())
-	segments, ok := splitPath(path)
-	if !ok {
-		return nil
-	}
-	found := s.router.find(string(header.Method()), segments)
-	if found.entry == nil || !found.entry.Admit {
-		return nil
-	}
-	decided := &pending{route: found.entry, arrived: time.Now()}
+	found := s.router.find(string(header.Method()), path)
 	if length > s.config.MaxBodyBytes {
-		decided.refusal = Refuse(CodePayloadTooLarge, textBodyTooBig)
-		return decided
+		return nil // the library refuses it without reading it
 	}
+	if found.entry == nil || !found.entry.Admit {
+		return s.decideBulk(found, length)
+	}
+	decided := &pending{route: found.entry, params: found.params, arrived: time.Now()}
 	if decided.refusal = s.refusalOfState(found.entry); decided.refusal != nil {
 		return decided
 	}
@@ -131,15 +146,33 @@ func (s *Server) decide(header *fasthttp.RequestHeader, length int64) *pending {
 	if length == -1 {
 		bytes = chunkedBytes
 	}
-	switch s.admission.acquire(bytes) {
-	case admitGranted:
-		decided.bytes = bytes
-	case admitRefused:
-		decided.refusal = Refuse(CodeOverloaded, textOverloaded)
-	case admitClosed:
-		decided.refusal = Refuse(CodeRetry, textStopping)
-	}
+	decided.enter(s.admission, bytes, Refuse(CodeOverloaded, textOverloaded))
 	return decided
+}
+
+// decideBulk lets a large body in on a route without admission.
+func (s *Server) decideBulk(found match, length int64) *pending {
+	if length <= bulkBytes {
+		return nil
+	}
+	decided := &pending{route: s.unmatched, arrived: time.Now()}
+	if found.entry != nil {
+		decided.route, decided.params = found.entry, found.params
+	}
+	decided.enter(s.bulk, length, Refuse(CodeRetry, textBulk))
+	return decided
+}
+
+// enter asks a gate for permits.
+func (p *pending) enter(gate *admission, bytes int64, full *Error) {
+	switch gate.acquire(bytes) {
+	case admitGranted:
+		p.gate, p.bytes = gate, bytes
+	case admitRefused:
+		p.refusal = full
+	case admitClosed:
+		p.refusal = Refuse(CodeRetry, textStopping)
+	}
 }
 
 // expect answers Expect: 100-continue. What is refused already is answered without asking for the body.
@@ -158,7 +191,7 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 		// Should writing "100 Continue" fail, neither handler is called: the end of the connection gives the permits back.
 		client.afterClose = func() {
 			if s.pendings.takeIf(header, decided) {
-				s.admission.release(decided.bytes)
+				decided.free()
 			}
 		}
 		return fasthttp.StatusContinue
@@ -173,7 +206,7 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 // drop takes the decision about a request back.
 func (s *Server) drop(header *fasthttp.RequestHeader) {
 	if decided := s.pendings.take(header); decided != nil {
-		s.admission.release(decided.bytes)
+		decided.free()
 	}
 }
 
@@ -183,7 +216,7 @@ func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
 	decided := s.pendings.take(&ctx.Request.Header)
 	refusal := refusalOfReading(err)
 	if decided != nil {
-		s.admission.release(decided.bytes)
+		decided.free()
 		if decided.refusal != nil {
 			refusal = decided.refusal
 		}

@@ -7,7 +7,8 @@ type Level uint8
 
 // The levels. They are bits, because the levels that a role passes are a set and not a ladder.
 const (
-	// LevelPublic demands nothing.
+	// LevelPublic demands nothing, ever. The metrics pages are LevelReadOnly routes that the default of JWT_SKIP_PATHS
+	// opens, so that an operator can close them (operations 6.4).
 	LevelPublic    Level = 0
 	LevelReadOnly  Level = 1
 	LevelWriteOnly Level = 2
@@ -55,6 +56,8 @@ type Route struct {
 // router finds the route of a raw path. It is built once, before the server starts, and read by all connections.
 type router struct {
 	root node
+	// exact holds the patterns without parameters: most requests need no more than one look at it.
+	exact map[string]*leaf
 }
 
 // node is one segment of the tree of patterns.
@@ -117,6 +120,12 @@ func (t *router) add(entry *routeEntry) {
 		at.leaf = &leaf{}
 	}
 	at.leaf.add(entry, names)
+	if names == nil {
+		if t.exact == nil {
+			t.exact = map[string]*leaf{}
+		}
+		t.exact[entry.Pattern] = at.leaf
+	}
 }
 
 func (l *leaf) add(entry *routeEntry, names []string) {
@@ -141,6 +150,8 @@ func (l *leaf) find(method string) *routeEntry {
 type match struct {
 	// entry is nil when no pattern has the method.
 	entry *routeEntry
+	// notUTF8 says that a segment of the path is not UTF-8; nothing was looked up then.
+	notUTF8 bool
 	// params are the values of the parameters in the order of the pattern.
 	params []string
 	// allow lists the methods of all patterns that fit the path, in the form of the Allow header; it is set only when
@@ -157,8 +168,17 @@ type lookup struct {
 	fits   []*leaf
 }
 
-// find matches the decoded segments of a path.
-func (t *router) find(method string, segments []string) match {
+// find matches a raw path.
+func (t *router) find(method string, path []byte) match {
+	if leaf := t.exact[string(path)]; leaf != nil {
+		if entry := leaf.find(method); entry != nil {
+			return match{entry: entry}
+		}
+	}
+	segments, ok := splitPath(path)
+	if !ok {
+		return match{notUTF8: true}
+	}
 	search := lookup{method: method}
 	search.visit(&t.root, segments)
 	if search.found != nil {

@@ -74,9 +74,12 @@ type Server struct {
 	router    router
 	stats     *frontStats
 	admission *admission
-	pendings  pendings
-	gone      *goneWatcher
-	http      *fasthttp.Server
+	bulk      *admission
+	// bodyBase is bodyBaseTimeout; tests shorten it.
+	bodyBase time.Duration
+	pendings pendings
+	gone     *goneWatcher
+	http     *fasthttp.Server
 	// unmatched stands for requests without a route of the table, unreadStats for those whose head was not understood.
 	unmatched   *routeEntry
 	dashboard   *routeEntry
@@ -114,6 +117,10 @@ func New(config Config) (*Server, error) {
 		served:    make(chan error, 1),
 	}
 	stats.exportAdmission(s.admission)
+	s.bodyBase = bodyBaseTimeout
+	s.bulk = &admission{capacity: bulkBodies * config.MaxBodyBytes, hold: bulkHold, stats: &admissionStats{
+		waited: &metrics.Counter{}, refused: &metrics.Counter{},
+	}}
 	s.unreadStats = stats.route("unread")
 	s.unmatched = &routeEntry{Route: Route{Pattern: "unmatched", Level: LevelReadWrite}, stats: stats.route("unmatched")}
 	s.dashboard = &routeEntry{
@@ -173,26 +180,29 @@ func (s *Server) Start(port net.Listener) error {
 		return fmt.Errorf("start http server: %T is not a TCP listener", port)
 	}
 	s.listener = newListener(tcp, s.config.TLS, 2*s.config.MaxBodyBytes, s.log)
-	go func() { s.served <- s.http.Serve(s.listener) }()
+	go func() {
+		err := s.http.Serve(s.listener)
+		if err != nil {
+			s.log.Error().Err(err).Msg("http: the port is lost")
+		}
+		s.served <- err
+	}()
 	return nil
 }
 
 // Open lets all routes answer.
 func (s *Server) Open() { s.open.Store(true) }
 
-// Drain asks parked polls to answer as if their wait had ended, and lets go of requests that wait for admission. Running
-// requests and new ones go on (cluster 17.1.3).
-func (s *Server) Drain() {
-	s.drain.Do(func() {
-		close(s.draining)
-		s.admission.close()
-	})
-}
+// Drain asks parked polls to answer as if their wait had ended. Running requests and new ones go on (cluster 17.1.3).
+func (s *Server) Drain() { s.drain.Do(func() { close(s.draining) }) }
 
-// Stop closes the listener, waits for running requests until ctx ends, and cuts what is left (cluster 17.1.4). The error
-// says that requests were cut. A server that was never started is stopped as well.
+// Stop closes the listener, waits for running requests until ctx ends, and cuts what is left (cluster 17.1.4). Requests
+// that still wait for admission are answered "retry" at once. The error says that requests were cut. A server that was
+// never started is stopped as well.
 func (s *Server) Stop(ctx context.Context) error {
 	s.Drain()
+	s.admission.close()
+	s.bulk.close()
 	defer s.gone.close()
 	if s.listener == nil {
 		return nil
@@ -223,11 +233,11 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	if decided != nil {
 		r.Arrived = decided.arrived
 		body := int64(len(ctx.Request.Body()))
-		if decided.refusal == nil {
-			s.admission.correct(decided.bytes, body)
+		if decided.gate != nil {
+			decided.gate.correct(decided.bytes, body)
 			decided.bytes = body
 		}
-		defer func() { s.admission.release(decided.bytes) }()
+		defer decided.free()
 	}
 	defer s.finish(r)
 	if refusal := s.prepare(r, decided); refusal != nil {
@@ -257,22 +267,11 @@ func (s *Server) prepare(r *Request, decided *pending) *Error {
 	header := &r.Ctx.Request.Header
 	path, query := splitTarget(header.RequestURI())
 	r.raw = query
-	segments, ok := splitPath(path)
-	if !ok {
-		return Refuse(CodeBadRequest, "a path segment is not UTF-8")
-	}
-	method := string(header.Method())
-	found := s.router.find(method, segments)
 	var missing *Error
-	switch {
-	case found.entry != nil:
-		r.route, r.Params = found.entry, found.params
-	case found.allow != "":
-		missing = &Error{Code: CodeMethodNotAllowed, Text: "method not allowed", Allow: found.allow}
-	case isDashboard(method, path):
-		r.route = s.dashboard
-	default:
-		missing = noRoute(path)
+	if decided != nil && decided.route != s.unmatched {
+		r.route, r.Params = decided.route, decided.params
+	} else {
+		missing = s.findRoute(r, path)
 	}
 	if decided != nil && decided.refusal != nil {
 		return decided.refusal
@@ -289,6 +288,25 @@ func (s *Server) prepare(r *Request, decided *pending) *Error {
 	var refusal *Error
 	r.Tenant, refusal = tenantOf(header, s.config.Tenancy)
 	return refusal
+}
+
+// findRoute sets the route of a request, or returns the refusal of a path that has none.
+func (s *Server) findRoute(r *Request, path []byte) *Error {
+	method := string(r.Ctx.Request.Header.Method())
+	found := s.router.find(method, path)
+	switch {
+	case found.notUTF8:
+		return Refuse(CodeBadRequest, "a path segment is not UTF-8")
+	case found.entry != nil:
+		r.route, r.Params = found.entry, found.params
+		return nil
+	case found.allow != "":
+		return &Error{Code: CodeMethodNotAllowed, Text: "method not allowed", Allow: found.allow}
+	case isDashboard(method, path):
+		r.route = s.dashboard
+		return nil
+	}
+	return noRoute(path)
 }
 
 func (s *Server) authorize(r *Request, path []byte, decided *pending) (refusal *Error) {

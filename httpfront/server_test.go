@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -263,4 +264,106 @@ func TestHeadOver16KiBIs431(t *testing.T) {
 	}
 	s.raw(t, "GET", request(maxHeadBytes+1)).expect(t, 431,
 		`{"error":"request line and headers are larger than 16 KiB","code":"header_too_large"}`)
+}
+
+func TestStalledRequestsAreCutAndSlowOnesAreNot(t *testing.T) {
+	s, err := New(testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Handle(routingTable())
+	s.http.ReadTimeout = 300 * time.Millisecond
+	s.bodyBase = 600 * time.Millisecond
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(port); err != nil {
+		t.Fatal(err)
+	}
+	s.Open()
+	defer s.Stop(context.Background())
+	running := &testServer{Server: s, addr: port.Addr().String()}
+	slow := `{"error":"the request did not arrive in time","code":"request_timeout"}`
+	running.raw(t, "GET", "GET /health HTTP/1.1\r\nHos").expect(t, 408, slow)
+	running.raw(t, "POST", "POST /api/v1/push HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf").expect(t, 408, slow)
+
+	// A body that comes in pieces has more time than a head.
+	c := dial(t, running)
+	io.WriteString(c, "POST /api/v1/push HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n")
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for range 4 {
+		<-tick.C
+		io.WriteString(c, "x")
+	}
+	readAnswer(t, c, "POST").expect(t, 200, `{"route":"/api/v1/push","params":[]}`)
+}
+
+func TestLargeBodiesOnOtherRoutesShareABudgetAndAreNotRefused(t *testing.T) {
+	config := testConfig()
+	config.MaxBodyBytes = 4 << 20
+	entered, leave := make(chan string, 1), make(chan struct{})
+	route := holdRoute(entered, leave)
+	route.Pattern, route.Admit = "/api/v1/ack", false
+	s := startServer(t, config, route)
+	var claims []net.Conn
+	for range bulkBodies {
+		c := dial(t, s)
+		io.WriteString(c, fmt.Sprintf("POST /api/v1/ack HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", config.MaxBodyBytes))
+		claims = append(claims, c)
+	}
+	eventually(t, "the budget is taken", func() bool { held, _ := s.bulk.state(); return held == bulkBodies*config.MaxBodyBytes })
+	large := make(chan answer, 1)
+	go func() { large <- s.call(t, "POST", "/api/v1/ack", strings.Repeat("x", 2<<20)) }()
+	eventually(t, "the next one waits", func() bool { _, waiting := s.bulk.state(); return waiting == 1 })
+	go s.call(t, "POST", "/api/v1/ack", "small")
+	if body := <-entered; body != "small" {
+		t.Errorf("got a body of %d bytes", len(body))
+	}
+	leave <- struct{}{}
+	claims[0].Close()
+	if body := <-entered; len(body) != 2<<20 {
+		t.Errorf("got a body of %d bytes", len(body))
+	}
+	leave <- struct{}{}
+	if got := <-large; got.status != 201 {
+		t.Errorf("got %d", got.status)
+	}
+	for _, c := range claims {
+		c.Close()
+	}
+	eventually(t, "the budget is free", func() bool { held, _ := s.bulk.state(); return held == 0 })
+}
+
+// TestAParkedPollCostsLittle measures what cluster 8.6 promises, goroutine and buffers included.
+func TestAParkedPollCostsLittle(t *testing.T) {
+	const polls, mostBytes = 500, 10 << 10
+	gone, leave := make(chan bool, polls), make(chan struct{})
+	s := startServer(t, testConfig(), parkRoute(gone, leave))
+	var conns []net.Conn
+	for range polls {
+		conns = append(conns, dial(t, s))
+	}
+	before := memoryInUse()
+	for _, c := range conns {
+		io.WriteString(c, "GET /api/park?autopilot=true&batch=50&wait=true&timeout=30000&consumerGroup=g HTTP/1.1\r\nHost: localhost\r\n"+
+			"Accept: */*\r\nConnection: keep-alive\r\nUser-Agent: a client of the tests\r\n\r\n")
+	}
+	eventually(t, "all are parked", func() bool { return s.stats.parked.Load() == polls })
+	each := (memoryInUse() - before) / polls
+	t.Logf("%d bytes for each parked poll", each)
+	if each > mostBytes {
+		t.Errorf("%d bytes for each parked poll, more than %d", each, mostBytes)
+	}
+	close(leave)
+}
+
+// memoryInUse returns the bytes of live heap and stacks.
+func memoryInUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc + stats.StackInuse)
 }

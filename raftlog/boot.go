@@ -23,13 +23,13 @@ func (n *Node) openStorage() error {
 		return fmt.Errorf("open log: %w", err)
 	}
 	if report.tornBytes > 0 {
-		n.logger.Info().Str("file", report.tornFile).Int("bytes", report.tornBytes).Uint64("last", report.last).
+		n.logger.Info().Str("file", report.tornFile).Int("bytes", report.tornBytes).Uint64("last", report.end).
 			Msg("raft: torn end of log cut")
 	}
 	if err := n.reconcile(report); err != nil {
 		return joinClose(err, n.log)
 	}
-	if report.last == 0 && n.snapshots.current().Index == 0 {
+	if report.end == 0 && n.snapshots.current().Index == 0 {
 		if err := n.form(); err != nil {
 			return joinClose(err, n.log)
 		}
@@ -52,16 +52,16 @@ func (n *Node) reconcile(report *logReport) error {
 	case n.log.meta.fresh && (held > 0 || record.Index > 0):
 		return damaged("%s, with the term and the vote, is missing, but the store holds entry %d",
 			filepath.Join(n.options.Dir, metaFile), max(held, record.Index))
-	case report.last < max(held, record.Index):
+	case report.end < max(held, record.Index):
 		return damaged("%s: the log ends at entry %d, the store holds entry %d",
-			n.log.meta.fileOf(report.last+1), report.last, max(held, record.Index))
-	case report.first > record.Index+1:
+			n.log.meta.fileOf(report.end+1), report.end, max(held, record.Index))
+	case report.begin > record.Index+1:
 		return damaged("%s, which stands for the entries below %d, is missing or old",
-			filepath.Join(n.options.Dir, snapshotFile), report.first)
+			filepath.Join(n.options.Dir, snapshotFile), report.begin)
 	}
 	if held < record.Index {
-		if report.first > 1 {
-			return damaged("the log begins at entry %d, the store holds only entry %d and those below", report.first, held)
+		if report.begin > 1 {
+			return damaged("the log begins at entry %d, the store holds only entry %d and those below", report.begin, held)
 		}
 		if err := n.forgetSnapshot(held); err != nil {
 			return err

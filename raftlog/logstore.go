@@ -26,6 +26,8 @@ type logStore struct {
 	self  raft.ServerID
 	// failed is told about the first failed append.
 	failed func(error)
+	// appended is told about every entry that carries a proposer's term and number.
+	appended func(term, number uint64)
 
 	// stampEnd is the smallest stamp that is greater than every stamp in the log.
 	stampEnd atomic.Uint64
@@ -50,7 +52,7 @@ func openLogStore(o *Options, self raft.ServerID, logger hclog.Logger) (*logStor
 		}
 	}
 	files := &logFiles{faults: o.fault}
-	store := &logStore{dir: o.Dir, meta: meta, files: files, self: self, failed: func(error) {}}
+	store := &logStore{dir: o.Dir, meta: meta, files: files, self: self, failed: func(error) {}, appended: func(uint64, uint64) {}}
 	store.WAL, err = wal.Open(o.Dir,
 		wal.WithCodec(recordCodec{}),
 		wal.WithMetaStore(meta),
@@ -104,6 +106,9 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		case raft.LogCommand:
 			if header, count, err := command.DecodeHeader(log.Data); err == nil {
 				s.raiseStamp(header.StampMicros + uint64(count))
+			}
+			if term, number := readExtensions(log.Extensions); term == log.Term {
+				s.appended(term, number)
 			}
 		case raft.LogConfiguration:
 			s.noteMembership(raft.DecodeConfiguration(log.Data))

@@ -46,10 +46,14 @@ type proposer struct {
 	// number is that of the last entry proposed in the term. Number 1 is TermStart, alone; nothing follows it before it
 	// is applied.
 	number uint64
+	// appended is the number of the last entry that this node has appended to its own log in the term.
+	appended uint64
 	// ready says that TermStart is applied.
 	ready bool
 	// flight holds the entries that are proposed and not applied, oldest first; PipelineEntries at most.
 	flight []flight
+	// flying is the number of commands in flight.
+	flying int
 	// refused is why no command is let in any more; closed is why what is in is not proposed any more.
 	refused, closed error
 	// idle is closed when nothing waits and nothing is in flight; nil when nobody waits for that.
@@ -108,9 +112,39 @@ func (p *proposer) signal() {
 	}
 }
 
+// worthPipelining is how many times the commands in flight must wait before they get an entry of their own beside them.
+const worthPipelining = 2
+
 // room says whether an entry may be proposed now. The caller holds the lock.
+//
+// With nothing in flight anything may go. Beside others only a full batch may, or one that is large against what is in
+// flight: entries cost more than commands, and whoever waits for the next entry gets a large one. This node's own append is
+// serial, so what is not full waits until the append before it is done, and a full batch stands behind one append at most.
 func (p *proposer) room() bool {
-	return p.ready && len(p.flight) < p.options.PipelineEntries
+	if !p.ready || len(p.flight) >= p.options.PipelineEntries {
+		return false
+	}
+	unappended := p.number - p.appended
+	switch {
+	case len(p.flight) == 0:
+		return true
+	case p.queue.len() >= p.options.BatchMaxCommands || p.queue.bytes >= p.options.BatchMaxBytes:
+		return unappended < 2
+	}
+	return unappended == 0 && p.queue.len() >= worthPipelining*p.flying
+}
+
+// noteAppended is called by the library's main goroutine when this node's log has the entry.
+func (p *proposer) noteAppended(term, number uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if term != p.term || number <= p.appended {
+		return
+	}
+	p.appended = number
+	if p.queue.len() > 0 && p.room() {
+		p.signal()
+	}
 }
 
 // changedLocked wakes those who wait for a change of leadership.
@@ -123,7 +157,7 @@ func (p *proposer) changedLocked() {
 func (p *proposer) lead(term uint64) {
 	p.mu.Lock()
 	p.requeueLocked()
-	p.term, p.number, p.ready = term, 0, false
+	p.term, p.number, p.appended, p.ready = term, 0, 0, false
 	p.changedLocked()
 	p.mu.Unlock()
 	p.signal()
@@ -145,7 +179,7 @@ func (p *proposer) requeueLocked() {
 	for i := range p.flight {
 		items = append(items, p.flight[i].items...)
 	}
-	p.flight = nil
+	p.flight, p.flying = nil, 0
 	for i := range items {
 		items[i].attempted = true
 	}
@@ -166,6 +200,7 @@ func (p *proposer) applied(term, number uint64) {
 			// The library refused it: entries of a term are applied in the order in which they were proposed.
 			lost = append(lost, entry.items...)
 		}
+		p.flying -= len(p.flight[settled].items)
 		settled++
 	}
 	rest := copy(p.flight, p.flight[settled:])
@@ -180,7 +215,7 @@ func (p *proposer) applied(term, number uint64) {
 		p.changedLocked()
 	}
 	p.idleLocked()
-	if p.queue.len() > 0 {
+	if p.queue.len() > 0 && p.room() {
 		p.signal()
 	}
 }
@@ -289,6 +324,7 @@ func (p *proposer) sendLocked(b *batch) {
 	p.number++
 	term, number := p.term, p.number
 	p.flight = append(p.flight, flight{number: number, items: b.items})
+	p.flying += len(b.items)
 	p.lastProposed = p.options.Clock.Monotonic()
 	p.mu.Unlock()
 

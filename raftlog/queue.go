@@ -6,11 +6,14 @@ import "time"
 type queue struct {
 	items []pending
 	head  int
+	// bytes is the sum of the encoded commands.
+	bytes int
 }
 
 func (q *queue) len() int { return len(q.items) - q.head }
 
 func (q *queue) push(p pending) {
+	q.bytes += len(p.encoded)
 	if q.head > 0 && len(q.items) == cap(q.items) {
 		// Move to the front before growing.
 		n := copy(q.items, q.items[q.head:])
@@ -24,6 +27,9 @@ func (q *queue) push(p pending) {
 func (q *queue) pushFront(items []pending) {
 	if len(items) == 0 {
 		return
+	}
+	for i := range items {
+		q.bytes += len(items[i].encoded)
 	}
 	if len(items) <= q.head {
 		q.head -= len(items)
@@ -43,6 +49,7 @@ func (q *queue) pop() pending {
 	p := q.items[q.head]
 	q.items[q.head] = pending{}
 	q.head++
+	q.bytes -= len(p.encoded)
 	if q.head == len(q.items) {
 		q.items, q.head = q.items[:0], 0
 	}
@@ -63,7 +70,7 @@ func (q *queue) takeBatch(dst []pending, o *Options) []pending {
 // takeAll empties the queue.
 func (q *queue) takeAll() []pending {
 	all := append([]pending(nil), q.items[q.head:]...)
-	q.items, q.head = nil, 0
+	q.items, q.head, q.bytes = nil, 0, 0
 	return all
 }
 
@@ -73,6 +80,7 @@ func (q *queue) takeExpired(now time.Duration) (expired []pending) {
 	for i := q.head; i < len(q.items); i++ {
 		if p := &q.items[i]; p.deadline > 0 && now >= p.deadline {
 			expired = append(expired, *p)
+			q.bytes -= len(p.encoded)
 			continue
 		}
 		q.items[kept] = q.items[i]

@@ -70,14 +70,12 @@ func (n *Node) Status() Status {
 	s.Ready = ready && term == s.Term
 	n.describeMembership(&s)
 
-	now := n.options.Clock.Monotonic()
 	n.mu.Lock()
 	s.Failure, s.ApplyFailure = n.failure, n.applyFailure
-	lastCommit := n.lastCommit
 	closing := n.closing
 	n.mu.Unlock()
-	if lastCommit > 0 {
-		s.LastCommitMs = (now - lastCommit).Milliseconds()
+	if last := n.lastCommit.Load(); last > 0 {
+		s.LastCommitMs = (n.options.Clock.Monotonic() - time.Duration(last)).Milliseconds()
 	}
 	if s.Failure != nil || closing {
 		s.Role, s.Ready, s.LeaderID = RoleStopped, false, 0

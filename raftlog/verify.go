@@ -33,8 +33,8 @@ const (
 
 // logReport is what a verified log contains.
 type logReport struct {
-	// first and last are the first and the last index; both 0 when the log is empty.
-	first, last uint64
+	// begin and end are the first and the last index. An empty log goes on behind end, and begin is end+1.
+	begin, end uint64
 	// stampEnd is the smallest stamp that is greater than every stamp in the log.
 	stampEnd uint64
 	// configuration is the newest membership in the log; configurationIndex is 0 when there is none.
@@ -50,10 +50,13 @@ type logReport struct {
 // verifyLog reads every log file, checks every byte of it, and cuts a torn end. It returns ErrDamaged for anything else
 // that is not what was written.
 func verifyLog(dir string, files []fileRecord) (*logReport, error) {
-	report := &logReport{}
+	report := &logReport{begin: 1}
 	var buffer []byte
 	for i := range files {
 		file := &files[i]
+		if report.begin > report.end {
+			report.begin, report.end = file.BaseIndex, file.BaseIndex-1
+		}
 		if i > 0 && file.BaseIndex != files[i-1].MaxIndex+1 {
 			return nil, damaged("%s: the log has no entries between %d and %d",
 				filepath.Join(dir, metaFile), files[i-1].MaxIndex, file.BaseIndex)
@@ -274,10 +277,10 @@ func (s *fileScan) entry(record []byte) error {
 		return fmt.Errorf("%w: it says that it is entry %d", errBadRecord, view.index)
 	}
 	r := s.report
-	if r.first == 0 {
-		r.first = s.next
+	if r.begin > r.end {
+		r.begin = s.next
 	}
-	r.last = s.next
+	r.end = s.next
 	switch view.kind {
 	case raft.LogCommand:
 		header, count, err := command.DecodeHeader(view.data)

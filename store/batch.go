@@ -19,15 +19,16 @@ type Batch struct {
 	bucket      uint32
 	own         overlay
 
-	mu        sync.RWMutex // guards what follows
-	below     []*Batch     // not committed when this one began, newest first
-	overlays  []*overlay   // own, then those of below
-	base      snapshot
-	ended     bool
-	chunks    []chunkSlot
-	setChunks int
-	releases  []ChunkRef
-	undo      []undoStep
+	mu         sync.RWMutex // guards what follows
+	below      []*Batch     // not committed when this one began, newest first
+	overlays   []*overlay   // own, then those of below
+	base       snapshot
+	ended      bool // may not be read any more
+	handedOver bool // may not be written any more
+	chunks     []chunkSlot
+	setChunks  int
+	releases   []ChunkRef
+	undo       []undoStep
 
 	rows []ledgerChange
 	err  error // why it cannot be committed
@@ -60,8 +61,9 @@ func (b *Batch) Put(key, value []byte) { b.write(operation{key: key, value: norm
 func (b *Batch) Delete(key []byte) { b.write(operation{key: key, deleted: true}) }
 
 func (b *Batch) write(op operation) {
-	before, existed := b.own.set(op)
 	b.mu.Lock()
+	b.mustBeOpen()
+	before, existed := b.own.set(op)
 	b.undo = append(b.undo, undoStep{key: op.key, before: before, existed: existed})
 	b.mu.Unlock()
 	if n := len(op.key); n == 0 || n > MaxKeyBytes {
@@ -69,6 +71,13 @@ func (b *Batch) write(op operation) {
 	}
 	if n := len(op.value); n > MaxValueBytes {
 		b.fail(fmt.Errorf("%w: value of %d bytes under key %x, at most %d are allowed", ErrTooBig, n, op.key, MaxValueBytes))
+	}
+}
+
+// mustBeOpen panics when the committer owns the batch already; the lock is held.
+func (b *Batch) mustBeOpen() {
+	if b.handedOver {
+		panic(fmt.Sprintf("BUG: write to the batch of entry %d after its commit", b.index))
 	}
 }
 
@@ -87,6 +96,7 @@ func (b *Batch) Bucket() uint32 { return b.bucket }
 func (b *Batch) ReserveChunk() uint32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.mustBeOpen()
 	b.chunks = append(b.chunks, chunkSlot{})
 	return uint32(len(b.chunks) - 1)
 }
@@ -96,6 +106,7 @@ func (b *Batch) ReserveChunk() uint32 {
 func (b *Batch) SetChunk(ordinal uint32, data []byte) ChunkRef {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.mustBeOpen()
 	if int(ordinal) >= len(b.chunks) {
 		panic(fmt.Sprintf("BUG: set chunk %d of entry %d: only %d are reserved", ordinal, b.index, len(b.chunks)))
 	}
@@ -112,6 +123,7 @@ func (b *Batch) SetChunk(ordinal uint32, data []byte) ChunkRef {
 func (b *Batch) ReleaseChunk(ref ChunkRef) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.mustBeOpen()
 	b.releases = append(b.releases, ref)
 }
 
@@ -140,6 +152,7 @@ func (b *Batch) Mark() Mark {
 func (b *Batch) Rollback(to Mark) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.mustBeOpen()
 	for i := len(b.undo) - 1; i >= to.undo; i-- {
 		step := b.undo[i]
 		if step.key != nil {
@@ -248,7 +261,7 @@ func (b *Batch) Chunk(ref ChunkRef, visit func(chunk []byte) error) error {
 			return of.ownChunk(ref, visit)
 		}
 	}
-	return b.store.buckets.read(ref, visit)
+	return b.store.readChunk(ref, visit)
 }
 
 func (b *Batch) ownChunk(ref ChunkRef, visit func(chunk []byte) error) error {

@@ -208,3 +208,20 @@ func BenchmarkDurablePointUnderLoad(b *testing.B) {
 	b.ReportMetric(float64(worst.Milliseconds()), "worst-commit-ms")
 	b.ReportMetric(float64(durableTotal.Milliseconds())/float64(5*b.N), "durable-ms")
 }
+
+func BenchmarkOpen(b *testing.B) {
+	o := Options{Dir: b.TempDir(), Logger: zerolog.Nop()}
+	s := mustOpen(b, o)
+	for i := range 16_000 {
+		batch := s.Begin(uint64(i)+1, 1)
+		for k := range 64 {
+			batch.Put(benchKey(i*64+k), make([]byte, 100))
+		}
+		s.Commit(batch, func(error) {})
+	}
+	mustClose(b, s)
+	b.ResetTimer()
+	for range b.N {
+		mustClose(b, mustOpen(b, o))
+	}
+}

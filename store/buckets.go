@@ -18,7 +18,6 @@ type buckets struct {
 	dir     string
 	opts    Options
 	horizon *horizon
-	fail    func(error) error // stops the store
 
 	mu      sync.Mutex
 	changed sync.Cond // a phase changed or a user left
@@ -85,6 +84,10 @@ func (s *buckets) release(b *bucket) {
 		s.changed.Broadcast()
 	}
 	s.mu.Unlock()
+}
+
+func (s *Store) readChunk(ref ChunkRef, visit func(chunk []byte) error) error {
+	return s.noteCorruption(s.buckets.read(ref, visit))
 }
 
 // read finds a chunk in its bucket.
@@ -208,12 +211,13 @@ func (s *buckets) openAhead() {
 			return
 		case id := <-s.ahead:
 			b, err := s.acquire(id)
-			if err != nil {
+			switch {
+			case err == nil:
+				s.release(b)
+			case !errors.Is(err, ErrStopped):
 				// The committer meets the same error when it needs the bucket, and stops the store then.
 				s.opts.Logger.Warn().Err(err).Uint32("bucket", id).Msg("store: bucket cannot be opened ahead")
-				continue
 			}
-			s.release(b)
 		}
 	}
 }

@@ -50,6 +50,9 @@ func (s *Store) Commit(b *Batch, done func(error)) {
 	s.current = nil
 	b.done = done
 	s.book(b)
+	b.mu.Lock()
+	b.handedOver = true
+	b.mu.Unlock()
 	s.lastBegun = mark{b.index, b.term}
 
 	s.slots <- struct{}{}

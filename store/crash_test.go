@@ -149,7 +149,7 @@ func TestKillAtAnyPointLeavesTheDurableState(t *testing.T) {
 }
 
 func TestPowerCutLeavesTheDurableState(t *testing.T) {
-	rounds, seed := 6, uint64(1)
+	rounds, seed := 4, uint64(1)
 	if text := os.Getenv("STORE_POWER_CUTS"); text != "" { // a longer campaign, for example 500
 		n, err := strconv.Atoi(text)
 		if err != nil {

@@ -181,8 +181,11 @@ func TestFlippedBitIsMetWhileReading(t *testing.T) {
 	if err := v.ScanReverse(nil, nil, func(_, _ []byte) bool { return true }); !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("reverse scan: %v", err)
 	}
-	if err := readable(v, ref); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "store checksum mismatch") {
+	if err := readable(v, ref); !errors.Is(err, ErrCorrupt) || !strings.HasPrefix(err.Error(), "store checksum mismatch") {
 		t.Fatalf("chunk: %v", err)
+	}
+	if n := s.Usage().Corruptions; n != 4 {
+		t.Fatalf("%d corruptions counted, want 4", n)
 	}
 }
 

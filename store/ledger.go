@@ -71,8 +71,8 @@ func (l *ledger) post(b *Batch) (rows []ledgerChange, err error) {
 		row.liveBytes -= uint64(ref.Bytes)
 		changed[ref.Bucket] = row
 	}
-	if len(changed) > maxStoreRows {
-		return nil, fmt.Errorf("%w: it touches %d buckets, at most %d are allowed", ErrTooBig, len(changed), maxStoreRows)
+	if len(changed) > MaxBatchBuckets {
+		return nil, fmt.Errorf("%w: it touches %d buckets, at most %d are allowed", ErrTooBig, len(changed), MaxBatchBuckets)
 	}
 	l.open = open
 	for id, row := range changed {

@@ -8,6 +8,9 @@ const (
 	// MaxBatchBytes is the sum of key and value lengths of a batch. Badger allows 15 % of the memtable (5,033,164 bytes
 	// for 32 MiB) and counts up to 16 bytes on top for each key.
 	MaxBatchBytes = 4 << 20
+	// MaxBatchBuckets is the number of buckets in which one batch may release chunks; the store adds a row of its own for
+	// each. It is what Badger's limit leaves beside a full batch.
+	MaxBatchBuckets = 4_096
 	// MaxKeyBytes bounds a key; Badger stores its length in 16 bits.
 	MaxKeyBytes = 32 << 10
 	// MaxValueBytes bounds a value of main: anything of 1 MiB and more would go to main's value log, which is never
@@ -28,8 +31,6 @@ const (
 	// vlogHeadroomBytes is added to the size at which a bucket's value log would rotate, for record headers and for
 	// blocks written twice by a replay.
 	vlogHeadroomBytes = 8 << 20
-	// maxStoreRows bounds the rows that the store itself may add to a batch (one for each bucket that lost a chunk).
-	maxStoreRows = 16_384
 	// keptUnsealed is the number of full buckets that stay open for writing-speed reads behind the open one, so that
 	// consumers near the tail never wait for a seal.
 	keptUnsealed = 2

@@ -26,16 +26,26 @@ type Reader interface {
 
 // snapshot reads main at one index.
 type snapshot struct {
+	store *Store
 	index uint64
 	// txn is read-only, so several goroutines may use it. It is never discarded: in managed mode that frees nothing.
 	txn *badger.Txn
 }
 
 func (s *Store) snapshotAt(index uint64) snapshot {
-	return snapshot{index: index, txn: s.main.NewTransactionAt(index, false)}
+	return snapshot{store: s, index: index, txn: s.main.NewTransactionAt(index, false)}
 }
 
-func (s snapshot) get(key []byte) (value []byte, err error) {
+func (s snapshot) get(key []byte) ([]byte, error) {
+	if !s.store.gate.enter() {
+		return nil, s.store.stopped()
+	}
+	defer s.store.gate.leave()
+	value, err := s.lookUp(key)
+	return value, s.store.noteCorruption(err)
+}
+
+func (s snapshot) lookUp(key []byte) (value []byte, err error) {
 	defer recoverFault(debug.SetPanicOnFault(true), &err)
 	item, err := s.txn.Get(key)
 	if errors.Is(err, badger.ErrKeyNotFound) {
@@ -126,7 +136,15 @@ func successor(prefix []byte) []byte {
 }
 
 // scan merges overlays, newest first, over the snapshot.
-func (s snapshot) scan(q query, overlays []*overlay) (err error) {
+func (s snapshot) scan(q query, overlays []*overlay) error {
+	if !s.store.gate.enter() {
+		return s.store.stopped()
+	}
+	defer s.store.gate.leave()
+	return s.store.noteCorruption(s.merge(q, overlays))
+}
+
+func (s snapshot) merge(q query, overlays []*overlay) (err error) {
 	defer recoverFault(debug.SetPanicOnFault(true), &err)
 	rows := s.iterate(q.prefix, q.from, q.reverse)
 	defer rows.close()

@@ -56,10 +56,10 @@ func (s *buckets) drop(id uint32) error {
 	}
 	from := s.path(id)
 	to := from + droppingSuffix
-	s.opts.Faults(FaultBeforeUnlink)
 	if err := os.Rename(from, to); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("drop bucket %d: %w", id, err)
 	}
+	s.opts.Faults(FaultBeforeUnlink)
 	if err := os.RemoveAll(to); err != nil {
 		return fmt.Errorf("drop bucket %d: %w", id, err)
 	}
@@ -107,7 +107,6 @@ func (s *buckets) sealable() []uint32 {
 // seal closes a full bucket, which moves its last pointers into a table, and marks it, so that it is opened read-only
 // from now on. Readers that come meanwhile wait; syncing first keeps that short.
 func (s *buckets) seal(id uint32) error {
-	s.opts.Faults(FaultBeforeSeal)
 	if err := syncEngine(s.path(id), nil, s.opts.synced); err != nil {
 		return fmt.Errorf("seal bucket %d: %w", id, err)
 	}
@@ -116,6 +115,7 @@ func (s *buckets) seal(id uint32) error {
 		return nil
 	}
 	err := b.db.Close()
+	s.opts.Faults(FaultBeforeSeal)
 	if err == nil {
 		err = markSealed(s.path(id), s.opts.synced)
 	}

@@ -36,6 +36,8 @@ type Store struct {
 	durability   sync.Mutex          // one durable point at a time
 	syncedTables map[string]struct{} // tables of main that were synced once; guarded by durability
 
+	gate          *gate // of those who read main
+	corruptions   atomic.Uint64
 	failure       atomic.Pointer[error]
 	quit          chan struct{}
 	committerDone chan struct{}
@@ -79,6 +81,15 @@ func (s *Store) stopped() error {
 		return err
 	}
 	return ErrStopped
+}
+
+// noteCorruption counts and reports what a read found damaged, and returns the error as it is (cluster.md 18).
+func (s *Store) noteCorruption(err error) error {
+	if err != nil && errors.Is(err, ErrCorrupt) {
+		s.corruptions.Add(1)
+		s.opts.Logger.Error().Err(err).Msg("store checksum mismatch")
+	}
+	return err
 }
 
 var errClosing = errors.New("store was closed")
@@ -130,6 +141,7 @@ func (s *Store) close() error {
 	bucketsErr := s.buckets.close()
 	<-s.keeperDone
 	err = errors.Join(err, bucketsErr)
+	s.gate.shut()
 	// 4. Main last: its lock covers the whole directory.
 	if mainErr := s.main.Close(); mainErr != nil {
 		err = errors.Join(err, fmt.Errorf("close main: %w", mainErr))

@@ -483,5 +483,9 @@ func TestBeginOutOfOrderIsABug(t *testing.T) {
 		t.Fatal(text)
 	}
 	b.Discard()
-	commit(t, s, s.Begin(6, 1))
+	b = s.Begin(6, 1)
+	commit(t, s, b)
+	if text := panics(func() { b.Put([]byte("k"), nil) }); !strings.HasPrefix(text, "BUG:") {
+		t.Fatal(text)
+	}
 }

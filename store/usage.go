@@ -21,6 +21,7 @@ type Usage struct {
 	CommittedIndex  uint64
 	DurableIndex    uint64
 	OldestViewIndex uint64 // equals CommittedIndex when there is none
+	Corruptions     uint64 // reads that met damage since Open
 }
 
 // Usage looks at the disk, so it costs some milliseconds: not for a hot path. Any goroutine. Of a stopped store it is
@@ -32,6 +33,7 @@ func (s *Store) Usage() Usage {
 	}
 	s.ledger.usage(&u)
 	s.horizon.usage(&u)
+	u.Corruptions = s.corruptions.Load()
 	s.buckets.mu.Lock()
 	for _, b := range s.buckets.byID {
 		if b.phase == phaseOpen {

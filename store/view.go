@@ -65,5 +65,5 @@ func (v *View) Chunk(ref ChunkRef, visit func(chunk []byte) error) error {
 	if err := v.check(); err != nil {
 		return err
 	}
-	return v.store.buckets.read(ref, visit)
+	return v.store.readChunk(ref, visit)
 }

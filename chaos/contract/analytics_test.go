@@ -31,6 +31,7 @@ func TestHistoryRowsHaveTheirKeys_14(t *testing.T) {
 	}
 	for _, c := range lists {
 		t.Run(c.path, func(t *testing.T) {
+			t.Parallel()
 			var row map[string]any
 			eventually(t, 10*time.Second, func() (bool, string) {
 				answer := client.Get(c.path)
@@ -45,6 +46,7 @@ func TestHistoryRowsHaveTheirKeys_14(t *testing.T) {
 		})
 	}
 	t.Run("queue-ops counts what happened", func(t *testing.T) {
+		t.Parallel()
 		eventually(t, 10*time.Second, func() (bool, string) {
 			answer := client.Get("/api/v1/analytics/queue-ops")
 			counts := map[string]int64{}
@@ -61,8 +63,14 @@ func TestHistoryRowsHaveTheirKeys_14(t *testing.T) {
 		})
 	})
 	t.Run("system-metrics has samples", func(t *testing.T) {
-		replica := firstObject(client.Get("/api/v1/analytics/system-metrics").Object()["replicas"])
-		needKeys(t, firstObject(replica["timeSeries"]), "timestamp", "sampleCount", "metrics")
+		t.Parallel()
+		var sample map[string]any
+		eventually(t, 10*time.Second, func() (bool, string) {
+			answer := client.Get("/api/v1/analytics/system-metrics")
+			sample = firstObject(firstObject(answer.Object()["replicas"])["timeSeries"])
+			return sample != nil, answer.String()
+		})
+		needKeys(t, sample, "timestamp", "sampleCount", "metrics")
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 // The path names the queue; the pop answer shows which name the server read.
 func TestPathSegmentsAreSplitRawAndDecodedAfterwards_2_2(t *testing.T) {
 	t.Parallel()
-	prefix := uniqueName(t)
 	cases := []struct{ rule, segment, name string }{
 		{"%2F is part of a name", "a%2Fb", "a/b"},
 		{"lower case escapes", "a%2fb", "a/b"},
@@ -34,6 +33,7 @@ func TestPathSegmentsAreSplitRawAndDecodedAfterwards_2_2(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.rule, func(t *testing.T) {
+			prefix := uniqueName(t)
 			name := prefix + c.name
 			pushOne(t, suite.client, harness.Item{Queue: name, Payload: 1, TransactionID: "t"})
 			answer := suite.client.Get("/api/v1/pop/queue/" + prefix + c.segment + "?consumerGroup=g&subscriptionMode=all")

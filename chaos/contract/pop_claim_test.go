@@ -289,7 +289,7 @@ func TestOneClaimIsAlwaysAttempted_5_5_10(t *testing.T) {
 			if popped.Status != 200 {
 				needEmpty(t, popped)
 			}
-			return len(popped.Messages) == 1 && popped.Messages[0].TransactionID == id, query+": "+popped.String()
+			return len(popped.Messages) == 1 && popped.Messages[0].TransactionID == id, query + ": " + popped.String()
 		})
 	}
 }

@@ -34,10 +34,11 @@ func TestAutopilotChoosesOnlyWhatTheRequestLeftUnset_5_10(t *testing.T) {
 			if popped.Autopilot == nil {
 				return
 			}
-			if chosen := popped.Autopilot.Partitions; (chosen != nil) != c.partitions || chosen != nil && (*chosen < 1 || *chosen > 64) {
+			// A knob that the request set is absent or shows what the request said.
+			if shown := popped.Autopilot.Partitions; c.partitions && (shown == nil || *shown < 1 || *shown > 64) || !c.partitions && shown != nil && *shown != 1 {
 				t.Errorf("partitions: got %v", popped.Object()["autopilot"])
 			}
-			if chosen := popped.Autopilot.Batch; (chosen != nil) != c.batch || chosen != nil && (*chosen < 100 || *chosen > 1000) {
+			if shown := popped.Autopilot.Batch; c.batch && (shown == nil || *shown < 100 || *shown > 1000) || !c.batch && shown != nil && *shown != 4 {
 				t.Errorf("batch: got %v", popped.Object()["autopilot"])
 			}
 			if c.query == "autopilot=true&batch=4" && len(popped.Messages) != 4 {

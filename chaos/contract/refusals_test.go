@@ -102,7 +102,9 @@ func TestWriteDeadlineParameter_2_9(t *testing.T) {
 	for _, value := range []string{"5000", "60000", "999999"} {
 		need(t, suite.client.Post("/api/v1/push?timeoutMs="+value, body), 201)
 	}
-	for _, path := range []string{"/api/v1/push", "/api/v1/configure"} {
+	bodies := map[string]string{"/api/v1/push": body, "/api/v1/configure": fmt.Sprintf(`{"queue":%q}`, queue),
+		"/api/v1/ack": `{"transactionId":"t","partitionId":"1"}`, "/api/v1/transaction": `{"operations":[{"type":"push","queue":"q","payload":1}]}`}
+	for path, body := range bodies {
 		answer := suite.client.Post(path+"?timeoutMs=soon", body)
 		need(t, answer, 400)
 		if !strings.Contains(answer.Text("error"), "timeoutMs") {

@@ -30,10 +30,13 @@ var uuidAny = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{
 
 var nameCounter atomic.Int64
 
+// notInNames is what uniqueName leaves out, so that its names stand in a path as they are.
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+
 // uniqueName makes a name nobody else in this run uses, so that tests share a broker without meeting.
 func uniqueName(t *testing.T) string {
 	t.Helper()
-	base := strings.NewReplacer("/", "-", ".", "-", " ", "-").Replace(t.Name())
+	base := notInNames.ReplaceAllString(t.Name(), "-")
 	return fmt.Sprintf("%s-%d", base[:min(len(base), 60)], nameCounter.Add(1))
 }
 

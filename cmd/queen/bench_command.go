@@ -63,6 +63,7 @@ func benchCommand(around process) *cobra.Command {
 	flags.IntVar(&options.PopPartitions, "pop-partitions", 0, "partitions one pop may claim; 0 is one per message of a batch, at most 64")
 	flags.BoolVar(&options.AutoAck, "auto-ack", false, "commit on delivery instead of acks")
 	flags.IntVar(&options.LeaseSeconds, "lease", options.LeaseSeconds, "lease of a pop in seconds")
+	flags.DurationVar(&options.PopWait, "pop-wait", options.PopWait, "long poll of a pop")
 	flags.DurationVar(&options.Warmup, "warmup", options.Warmup, "load before the measured window")
 	flags.DurationVar(&options.Duration, "duration", options.Duration, "measured window")
 	flags.Int64Var(&options.Prefill, "prefill", 0, "messages pushed before the run, not measured; rounded up to whole batches")

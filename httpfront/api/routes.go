@@ -12,6 +12,7 @@ func (a *API) Routes(server *httpfront.Server) []httpfront.Route {
 		admin     = httpfront.LevelAdmin
 		pop       = httpfront.ShapePop
 		plain     = httpfront.ShapeSuccess
+		fetch     = httpfront.ShapeFetch
 	)
 	return []httpfront.Route{
 		{Method: "POST", Pattern: "/api/v1/push", Level: writeOnly, Handler: a.push, Admit: true},
@@ -22,18 +23,41 @@ func (a *API) Routes(server *httpfront.Server) []httpfront.Route {
 		{Method: "POST", Pattern: "/api/v1/ack/batch", Level: readWrite, Handler: a.ack},
 		{Method: "POST", Pattern: "/api/v1/lease/:leaseId/extend", Level: readWrite, Handler: a.extend},
 		{Method: "POST", Pattern: "/api/v1/transaction", Level: readWrite, Handler: a.transaction, Admit: true},
+
 		{Method: "POST", Pattern: "/api/v1/configure", Level: readWrite, Handler: a.configure},
+		{Method: "GET", Pattern: "/api/v1/resources/queues", Level: readOnly, Handler: a.listQueues},
+		{Method: "GET", Pattern: "/api/v1/resources/queues/:queue", Level: readOnly, Handler: a.describeQueue},
+		{Method: "GET", Pattern: "/api/v1/resources/queues/:queue/depth", Level: readOnly, Handler: a.depth},
+		{Method: "GET", Pattern: "/api/v1/resources/queues/:queue/sizes", Level: readOnly, Handler: a.sizes},
 		{Method: "DELETE", Pattern: "/api/v1/resources/queues/:queue", Level: admin, Handler: a.deleteQueue},
+		{Method: "GET", Pattern: "/api/v1/resources/partitions", Level: readOnly, Handler: a.listPartitions},
+		{Method: "GET", Pattern: "/api/v1/resources/overview", Level: readOnly, Handler: a.overview},
+		{Method: "GET", Pattern: "/api/v1/resources/namespaces", Level: readOnly, Handler: a.namespaces},
+		{Method: "GET", Pattern: "/api/v1/resources/tasks", Level: readOnly, Handler: a.tasks},
+
+		{Method: "GET", Pattern: "/api/v1/consumer-groups", Level: readOnly, Handler: a.listGroups},
+		{Method: "GET", Pattern: "/api/v1/consumer-groups/lagging", Level: readOnly, Handler: a.lagging},
+		{Method: "GET", Pattern: "/api/v1/consumer-groups/:group", Level: readOnly, Handler: a.describeGroup},
 		{Method: "DELETE", Pattern: "/api/v1/consumer-groups/:group", Level: admin, Handler: a.deleteGroup},
 		{Method: "DELETE", Pattern: "/api/v1/consumer-groups/:group/queues/:queue", Level: admin, Handler: a.deleteGroupOnQueue},
 		{Method: "POST", Pattern: "/api/v1/consumer-groups/:group/queues/:queue/seek", Level: readWrite, Handler: a.seekQueue, Refusal: plain},
 		{Method: "POST", Pattern: "/api/v1/consumer-groups/:group/queues/:queue/partitions/:partition/seek", Level: readWrite, Handler: a.seekPartition, Refusal: plain},
 		{Method: "POST", Pattern: "/api/v1/consumer-groups/:group/subscription", Level: readWrite, Handler: a.changeSubscription, Refusal: plain},
+		{Method: "POST", Pattern: "/api/v1/consumer-groups/:group/positions", Level: readWrite, Handler: a.positions},
+
+		{Method: "GET", Pattern: "/api/v1/messages", Level: readOnly, Handler: a.listMessages},
+		{Method: "GET", Pattern: "/api/v1/messages/:partitionId/:transactionId", Level: readOnly, Handler: a.describeMessage},
 		{Method: "DELETE", Pattern: "/api/v1/messages/:partitionId/:transactionId", Level: readWrite, Handler: a.deleteMessage},
 		{Method: "POST", Pattern: "/api/v1/messages/:partitionId/:transactionId/retry", Level: readWrite, Handler: a.retryMessage, Admit: true},
+		{Method: "GET", Pattern: "/api/v1/dlq", Level: readOnly, Handler: a.listDeadLetters},
 		{Method: "DELETE", Pattern: "/api/v1/dlq", Level: admin, Handler: a.purgeDeadLetters},
 		{Method: "POST", Pattern: "/api/v1/dlq/:id/replay", Level: readWrite, Handler: a.replayDeadLetter, Admit: true},
 
+		{Method: "POST", Pattern: "/api/v1/fetch", Level: readOnly, Handler: a.fetch, Refusal: fetch},
+		{Method: "POST", Pattern: "/api/v1/fetch/offsets", Level: readOnly, Handler: a.fetchOffsets, Refusal: fetch},
+		{Method: "POST", Pattern: "/api/v1/partitions/changed", Level: readOnly, Handler: a.changed, Refusal: fetch},
+
+		{Method: "POST", Pattern: "/api/v1/stats/refresh", Level: admin, Handler: a.refreshStats},
 		{Method: "GET", Pattern: "/health", Level: public, Handler: a.health, Head: true, Early: true},
 		{Method: "GET", Pattern: "/metrics/prometheus", Level: public, Handler: server.MetricsPage(), Head: true, Early: true},
 		{Method: "GET", Pattern: "/status", Level: readOnly, Handler: a.status, Early: true},

@@ -72,13 +72,13 @@ type Seek struct {
 	TimestampMicros int64
 }
 
-// errSeek is the one refusal of a seek.
-var errSeek = errors.New("Must specify toEnd=true or a timestamp") //nolint:staticcheck // the text of the answer
+// seekRefusal is the one text with which a seek is refused.
+const seekRefusal = "Must specify toEnd=true or a timestamp"
 
 // DecodeSeek reads the body of a seek. Every refusal is an *Error with the text of messaging 10.5, which the handler puts
 // into the shape of that route.
 func DecodeSeek(body []byte) (Seek, error) {
-	refusal := &Error{Code: CodeBadRequest, Text: errSeek.Error()}
+	refusal := &Error{Code: CodeBadRequest, Text: seekRefusal}
 	if len(bytes.TrimSpace(body)) == 0 {
 		return Seek{ToEnd: true}, nil
 	}

@@ -408,9 +408,9 @@ func TestOutcomeTellsWhatTheCallerHasToDo(t *testing.T) {
 	want(b.ack(lease, completed(0)), flags{})
 	want(b.ack(lease, failed(1)), flags{changed: true, charged: true, released: true})
 	want(b.ack(lease, failed(1)), flags{})
-	want(b.ack(b.claim(1, 4, 3), retry(1)), flags{changed: true, released: true})
+	want(b.ack(b.claim(1, 4, 2), retry(1)), flags{changed: true, released: true})
 	want(b.ack(uuid.Nil, failed(1)), flags{})
-	lease = b.claim(1, 4, 4)
+	lease = b.claim(1, 4, 3)
 	b.logStart = 2
 	want(b.ack(lease, retry(3)), flags{changed: true, moved: true, released: true})
 	lease = b.claim(2, 4, 1)

@@ -211,14 +211,18 @@ func (x *index) promising(set *hashSet, entries []uint32, low, high uint64) []ui
 	if x == nil {
 		return nil
 	}
+	fingerprints := make([]uint32, len(entries))
+	for i, entry := range entries {
+		fingerprints[i] = fingerprint(set.at(entry))
+	}
 	var hits []uint32
 	for _, g := range x.generations {
 		if g.end <= low || g.base >= high {
 			continue
 		}
-		for _, entry := range entries {
-			if _, found := g.find(fingerprint(set.at(entry))); found {
-				hits = append(hits, entry)
+		for i, fp := range fingerprints {
+			if _, found := g.find(fp); found {
+				hits = append(hits, entries[i])
 			}
 		}
 	}

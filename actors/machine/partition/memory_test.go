@@ -75,11 +75,11 @@ func (s *memory) keys(prefix []byte) []string {
 
 func (s *memory) Scan(prefix, from []byte, visit func(key, value []byte) bool) error {
 	s.scans++
-	keys := s.keys(prefix)
-	at := 0
-	if from != nil {
-		at, _ = slices.BinarySearch(keys, string(from))
+	if from == nil {
+		panic("a scan starts at the front of a prefix, across removed keys")
 	}
+	keys := s.keys(prefix)
+	at, _ := slices.BinarySearch(keys, string(from))
 	for _, key := range keys[at:] {
 		if !visit([]byte(key), s.hand(s.rows[key])) {
 			break
@@ -91,12 +91,12 @@ func (s *memory) Scan(prefix, from []byte, visit func(key, value []byte) bool) e
 func (s *memory) ScanReverse(prefix, from []byte, visit func(key, value []byte) bool) error {
 	s.scans++
 	keys := s.keys(prefix)
-	end := len(keys)
-	if from != nil {
-		at, exact := slices.BinarySearch(keys, string(from))
-		if end = at; exact {
-			end++
-		}
+	if from == nil {
+		panic("a scan starts at the end of a prefix")
+	}
+	end, exact := slices.BinarySearch(keys, string(from))
+	if exact {
+		end++
 	}
 	for i := end - 1; i >= 0; i-- {
 		if !visit([]byte(keys[i]), s.hand(s.rows[keys[i]])) {

@@ -111,3 +111,14 @@ func (l *log) offsetAt(stampMicros uint64) (uint64, error) {
 	}
 	return a.Base, nil
 }
+
+// StampOf returns the stamp of the append that holds a retained offset; 0 when there is no such message.
+func StampOf(r Reader, queue, partition, offset uint64) (stampMicros uint64, err error) {
+	head, err := ReadHead(r, queue, partition)
+	if err != nil || offset < head.LogStart || offset >= head.Tail {
+		return 0, err
+	}
+	l := log{r: r, partition: partition, head: &head, memo: new(pageMemo)}
+	a, err := l.appendAt(offset)
+	return a.StampMicros, err
+}

@@ -59,26 +59,53 @@ func (s *references) next(a *Append) (bool, error) {
 	if len(s.rest) == 0 {
 		return false, nil
 	}
-	f := fields{rest: s.rest}
-	count, delta, flags := f.uvarint(), f.uvarint(), f.octet()
-	bucket, entry, ordinal, bytes := f.uvarint(), f.uvarint(), f.uvarint(), f.uvarint()
-	payload := f.uvarint()
-	valid := !f.failed && count > 0 && count <= math.MaxUint32 && flags&^flagUnhashed == 0 &&
+	b := s.rest
+	count, b := takeUvarint(b)
+	delta, b := takeUvarint(b)
+	if len(b) == 0 {
+		return false, fmt.Errorf("read reference at offset %d: it is cut off", s.base)
+	}
+	flags, b := b[0], b[1:]
+	bucket, b := takeUvarint(b)
+	entry, b := takeUvarint(b)
+	ordinal, b := takeUvarint(b)
+	bytes, b := takeUvarint(b)
+	payload, b := takeUvarint(b)
+	valid := b != nil && count > 0 && count <= math.MaxUint32 && flags&^flagUnhashed == 0 &&
 		bucket <= math.MaxUint32 && ordinal <= math.MaxUint32 && bytes <= math.MaxUint32 &&
 		s.base+count > s.base && s.stamp+delta >= s.stamp && (flags != 0 || count <= maxHashedMessages)
 	if !valid {
 		return false, fmt.Errorf("read reference at offset %d", s.base)
 	}
-	var hashes []byte
-	if flags&flagUnhashed == 0 {
-		if hashes = f.bytes(int(count) * hashBytes); f.failed {
+	a.hashes = nil
+	if flags == 0 {
+		size := int(count) * hashBytes
+		if size > len(b) {
 			return false, fmt.Errorf("read hashes at offset %d", s.base)
 		}
+		a.hashes, b = b[:size:size], b[size:]
 	}
-	*a = Append{Base: s.base, Count: uint32(count), StampMicros: s.stamp + delta, PayloadBytes: payload, hashes: hashes,
-		Chunk: ChunkRef{Bucket: uint32(bucket), Entry: entry, Ordinal: uint32(ordinal), Bytes: uint32(bytes)}}
-	*s = references{base: s.base + count, stamp: a.StampMicros, rest: f.rest}
+	a.Base, a.Count, a.StampMicros, a.PayloadBytes = s.base, uint32(count), s.stamp+delta, payload
+	a.Chunk = ChunkRef{Bucket: uint32(bucket), Entry: entry, Ordinal: uint32(ordinal), Bytes: uint32(bytes)}
+	s.base, s.stamp, s.rest = a.Base+count, a.StampMicros, b
 	return true, nil
+}
+
+// takeUvarint reads a number from the front of b; the rest is nil when there is none. Most numbers take one byte, and that
+// case is inlined: references are walked on every push and ack.
+func takeUvarint(b []byte) (uint64, []byte) {
+	if len(b) > 0 && b[0] < 0x80 {
+		return uint64(b[0]), b[1:]
+	}
+	return takeLongUvarint(b)
+}
+
+func takeLongUvarint(b []byte) (uint64, []byte) {
+	value, n := binary.Uvarint(b)
+	if n <= 0 {
+		return 0, nil
+	}
+	return value, b[n:]
 }
 
 // fields reads the fields of a row one after the other; failed sticks.

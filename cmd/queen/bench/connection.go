@@ -1,25 +1,38 @@
 package bench
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/valyala/fasthttp"
 )
 
-// connection is one client of the broker with one TCP connection. It is used by one goroutine; the body that call returns is
-// valid until the next call.
+// connection is one client of the broker with one TCP connection, opened with the first call and again after one that
+// failed. It is used by one goroutine; the body that call returns is valid until the next call.
+//
+// It writes and reads with fasthttp's messages on a connection of its own: fasthttp's client keeps a goroutine per host that
+// nobody can stop, and repeats a GET whose connection broke, while a pop must never be repeated behind our back, since
+// the first one may have claimed messages.
 type connection struct {
-	host     *fasthttp.HostClient
-	response fasthttp.Response
+	address  string
+	tls      *tls.Config // nil: plain HTTP
 	base     string
 	token    string
+	socket   net.Conn // nil until the first call and after a failed one
+	reader   *bufio.Reader
+	writer   *bufio.Writer
+	response fasthttp.Response
 }
 
 // Sizes of a connection's buffers: large enough that a usual request and answer pass in one system call each.
@@ -33,27 +46,32 @@ func newConnection(options Options) (*connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse server %q: %w", options.Server, err)
 	}
-	secure := server.Scheme == "https"
-	address := server.Host
-	if server.Port() == "" {
-		address = net.JoinHostPort(server.Hostname(), map[bool]string{false: "80", true: "443"}[secure])
+	c := &connection{
+		address: server.Host, base: server.Scheme + "://" + server.Host, token: options.Token,
+		reader: bufio.NewReaderSize(nil, readBufferBytes), writer: bufio.NewWriterSize(nil, writeBufferBytes),
 	}
-	return &connection{base: server.Scheme + "://" + server.Host, token: options.Token, host: &fasthttp.HostClient{
-		Addr: address, IsTLS: secure, MaxConns: 1, NoDefaultUserAgentHeader: true, DisablePathNormalizing: true,
-		ReadBufferSize: readBufferBytes, WriteBufferSize: writeBufferBytes,
-		// The library repeats a GET whose connection broke. A pop must never be repeated behind our back: the first one may
-		// have claimed messages.
-		MaxIdemponentCallAttempts: 1,
-		MaxIdleConnDuration:       time.Hour,
-	}}, nil
+	if server.Scheme == "https" {
+		c.tls = &tls.Config{ServerName: server.Hostname(), MinVersion: tls.VersionTLS12}
+	}
+	if server.Port() == "" {
+		c.address = net.JoinHostPort(server.Hostname(), server.Scheme) // the scheme is the name of its port
+	}
+	return c, nil
 }
 
-func (c *connection) close() { c.host.CloseIdleConnections() }
+func (c *connection) close() {
+	if c.socket != nil {
+		// Nothing is in flight any more, so there is nothing that a failing close could lose.
+		_ = c.socket.Close()
+		c.socket = nil
+	}
+}
 
 // newRequest prepares a call that is sent many times.
 func (c *connection) newRequest(method, path string) *fasthttp.Request {
 	request := &fasthttp.Request{}
 	request.Header.SetMethod(method)
+	request.URI().DisablePathNormalizing = true // names of queues may hold anything, "%2F" and "//" included
 	request.SetRequestURI(c.base + path)
 	if method != fasthttp.MethodGet {
 		request.Header.SetContentType("application/json")
@@ -63,6 +81,48 @@ func (c *connection) newRequest(method, path string) *fasthttp.Request {
 	}
 	return request
 }
+
+// open connects when there is no connection.
+func (c *connection) open(deadline time.Time) error {
+	if c.socket != nil {
+		return nil
+	}
+	dialer := &net.Dialer{Deadline: deadline}
+	var socket net.Conn
+	var err error
+	if c.tls == nil {
+		socket, err = dialer.Dial("tcp", c.address)
+	} else {
+		socket, err = tls.DialWithDialer(dialer, "tcp", c.address, c.tls)
+	}
+	if err != nil {
+		return fmt.Errorf("dial %s: %w", c.address, err)
+	}
+	c.socket = socket
+	c.reader.Reset(socket)
+	c.writer.Reset(socket)
+	return nil
+}
+
+// exchange sends one request and reads its answer.
+func (c *connection) exchange(request *fasthttp.Request, deadline time.Time) error {
+	if err := c.socket.SetDeadline(deadline); err != nil {
+		return fmt.Errorf("set deadline: %w", err)
+	}
+	if err := request.Write(c.writer); err != nil {
+		return fmt.Errorf("write request: %w", err)
+	}
+	if err := c.writer.Flush(); err != nil {
+		return fmt.Errorf("write request: %w", err)
+	}
+	if err := c.response.ReadLimitBody(c.reader, maxAnswerBytes); err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	return nil
+}
+
+// maxAnswerBytes bounds an answer; a pop carries at most 64 MiB of payloads (messaging 2.11) and what surrounds them.
+const maxAnswerBytes = 512 << 20
 
 // callError says why a call has no usable answer.
 type callError struct {
@@ -99,32 +159,36 @@ func (e *callError) final() bool {
 
 // call sends a request. The answer's status is one of wanted, or there is an error.
 func (c *connection) call(request *fasthttp.Request, body []byte, timeout time.Duration, wanted ...int) (status int, answer []byte, failure *callError) {
+	deadline := time.Now().Add(timeout)
+	if err := c.open(deadline); err != nil {
+		return 0, nil, &callError{code: "dial", text: err.Error()}
+	}
 	request.SetBodyRaw(body)
-	request.SetTimeout(timeout)
-	if err := c.host.Do(request, &c.response); err != nil {
-		return 0, nil, networkError(err)
+	if err := c.exchange(request, deadline); err != nil {
+		c.close()
+		return 0, nil, brokenCall(err)
+	}
+	if c.response.ConnectionClose() {
+		c.close()
 	}
 	status = c.response.StatusCode()
-	for _, want := range wanted {
-		if status == want {
-			return status, c.response.Body(), nil
-		}
+	if slices.Contains(wanted, status) {
+		return status, c.response.Body(), nil
 	}
 	return status, nil, c.refusal(status)
 }
 
-func networkError(err error) *callError {
-	refused := &callError{code: "error", text: err.Error(), unknown: true}
-	var operation *net.OpError
+// brokenCall describes a call of which something may have reached the broker.
+func brokenCall(err error) *callError {
+	failure := &callError{code: "error", text: err.Error(), unknown: true}
+	var timeout net.Error
 	switch {
-	case errors.Is(err, fasthttp.ErrTimeout), errors.Is(err, fasthttp.ErrDialTimeout):
-		refused.code = "timeout"
-	case errors.As(err, &operation) && operation.Op == "dial":
-		refused.code, refused.unknown = "dial", false // nothing was sent
-	case errors.Is(err, fasthttp.ErrConnectionClosed):
-		refused.code = "closed"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		failure.code = "timeout"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		failure.code = "closed"
 	}
-	return refused
+	return failure
 }
 
 // maxErrorTextBytes keeps a page of HTML out of the result.

@@ -17,6 +17,7 @@ type consumer struct {
 	pops       []queuePop // of the queues that this consumer reads
 	ack        *fasthttp.Request
 	ackBody    []byte
+	claim      claim      // of the last pop
 	popped     []identity // of the last pop, in the order of the acks
 	mine       []bool     // whether popped[i] is a message of this run
 }
@@ -29,10 +30,8 @@ type queuePop struct {
 }
 
 const (
-	// popWaitMs is the long poll of a consumer: short enough that a finished run ends soon.
-	popWaitMs = 500
-	// sharedPopWaitMs is the long poll of a consumer that has other queues to look at.
-	sharedPopWaitMs = 20
+	// maxSharedPopWait is the long poll of a consumer that has other queues to look at.
+	maxSharedPopWait = 20 * time.Millisecond
 	// popSlack is how much longer than its wait a pop may take (messaging 2.13).
 	popSlack = 5 * time.Second
 )
@@ -52,12 +51,12 @@ func newConsumer(r *run, number int) (*consumer, error) {
 // addQueue prepares the pops of a queue.
 func (c *consumer) addQueue(queue int) {
 	options := c.run.options
-	waitMs := popWaitMs
+	wait := options.PopWait
 	if len(c.run.queues) > options.Consumers {
-		waitMs = sharedPopWaitMs
+		wait = min(wait, maxSharedPopWait)
 	}
 	path := fmt.Sprintf("/api/v1/pop/queue/%s?batch=%d&partitions=%d&leaseSeconds=%d&timeout=%d",
-		url.PathEscape(c.run.queues[queue]), options.Batch, options.claimedPartitions(), options.LeaseSeconds, waitMs)
+		url.PathEscape(c.run.queues[queue]), options.Batch, options.claimedPartitions(), options.LeaseSeconds, wait.Milliseconds())
 	if options.Group != "" {
 		// The mode of the first pop decides what the group sees; without it a late registration would miss messages.
 		path += "&subscriptionMode=all&consumerGroup=" + url.QueryEscape(options.Group)
@@ -103,8 +102,8 @@ func (c *consumer) sweep(settle context.Context, maxPops int) {
 // consume pops once and acks what came. It returns the number of messages.
 func (c *consumer) consume(load, settle context.Context, queue int, request *fasthttp.Request) int {
 	r := c.run
-	by := claim{number: r.claims.Add(1), sentUs: r.clock.nowUs()}
-	status, answer, failure := c.connection.call(request, nil, popWaitMs*time.Millisecond+popSlack, fasthttp.StatusOK, fasthttp.StatusNoContent)
+	c.claim = claim{number: r.claims.Add(1), sentUs: r.clock.nowUs()}
+	status, answer, failure := c.connection.call(request, nil, r.options.PopWait+popSlack, fasthttp.StatusOK, fasthttp.StatusNoContent)
 	now := r.clock.nowUs()
 	if failure != nil {
 		r.tally.fail("pop: " + failure.kind())
@@ -117,15 +116,15 @@ func (c *consumer) consume(load, settle context.Context, queue int, request *fas
 	r.tally.popCalls.Add(1)
 	messages := 0
 	if status == fasthttp.StatusOK {
-		messages = c.take(answer, queue, by, now)
+		messages = c.take(answer, queue, now)
 	}
 	if messages == 0 {
 		r.tally.emptyPops.Add(1)
 		return 0
 	}
 	r.tally.popped.Add(int64(messages))
-	if r.measures(by.sentUs) {
-		r.popLatency.record(c.number, now-by.sentUs)
+	if r.measures(c.claim.sentUs) {
+		r.popLatency.record(c.number, now-c.claim.sentUs)
 	}
 	if r.options.AutoAck {
 		c.settleAll()
@@ -136,20 +135,20 @@ func (c *consumer) consume(load, settle context.Context, queue int, request *fas
 }
 
 // take enters a pop answer into the ledger and builds the ack for it.
-func (c *consumer) take(answer []byte, queue int, by claim, nowUs int64) int {
+func (c *consumer) take(answer []byte, queue int, nowUs int64) int {
 	r := c.run
 	c.popped, c.mine = c.popped[:0], c.mine[:0]
 	c.ackBody = append(c.ackBody[:0], `{"consumerGroup":`...)
 	c.ackBody = append(c.ackBody, r.quotedGroup...)
 	c.ackBody = append(c.ackBody, `,"acknowledgments":[`...)
-	run := deliveryRun{recorder: r.deliveryLatency, client: c.number, nowUs: nowUs}
+	together := deliveryRun{recorder: r.deliveryLatency, client: c.number, nowUs: nowUs}
 	readable := scanPop(answer, func(message *delivery) {
 		id, mine := parseTransactionID(message.transactionID, r.id)
-		mine = mine && r.ledger != nil && r.ledger.deliver(id, by, nowUs)
+		mine = mine && r.ledger != nil && r.ledger.deliver(id, c.claim, nowUs)
 		if mine {
 			c.check(message, id, queue)
 			if r.measures(id.scheduledUs) {
-				run.add(id.scheduledUs)
+				together.add(id.scheduledUs)
 			}
 		} else if r.ledger != nil {
 			r.ledger.foreign.Add(1)
@@ -167,7 +166,7 @@ func (c *consumer) take(answer []byte, queue int, by claim, nowUs int64) int {
 		c.ackBody = append(c.ackBody, `"}`...)
 	})
 	c.ackBody = append(c.ackBody, "]}"...)
-	run.flush()
+	together.flush()
 	if !readable {
 		r.abort(fmt.Errorf("read pop answer: got %.200s", answer))
 	}
@@ -229,7 +228,7 @@ func (c *consumer) account(answer []byte) {
 			r.tally.fail("ack item: " + string(reason))
 		}
 		if c.mine[item] {
-			r.ledger.settle(c.popped[item], success)
+			r.ledger.settle(c.popped[item], c.claim.number, success)
 		}
 	})
 	if !readable {
@@ -242,7 +241,7 @@ func (c *consumer) settleAll() {
 	r := c.run
 	for i, id := range c.popped {
 		if c.mine[i] {
-			r.ledger.settle(id, true)
+			r.ledger.settle(id, c.claim.number, true)
 		}
 	}
 	r.tally.acked.Add(int64(len(c.popped)))

@@ -55,6 +55,7 @@ type fakePartition struct {
 	cursor   int
 	leased   int // messages of the live lease; 0: none
 	leaseID  string
+	done     map[string]bool // leases whose batch was acked
 }
 
 type fakeMessage struct {
@@ -75,7 +76,7 @@ func startFakeBroker(t *testing.T, faults faults) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &fasthttp.Server{Handler: broker.handle, NoDefaultServerHeader: true}
+	server := &fasthttp.Server{Handler: broker.handle, NoDefaultServerHeader: true, MaxIdleWorkerDuration: 20 * time.Millisecond}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -159,7 +160,7 @@ func (b *fakeBroker) partition(queue, name string) *fakePartition {
 	key := queue + "/" + name
 	partition := b.partitions[key]
 	if partition == nil {
-		partition = &fakePartition{id: len(b.order) + 1, queue: queue, name: name, known: map[string]bool{}}
+		partition = &fakePartition{id: len(b.order) + 1, queue: queue, name: name, known: map[string]bool{}, done: map[string]bool{}}
 		b.partitions[key] = partition
 		b.order = append(b.order, partition)
 	}
@@ -296,11 +297,11 @@ func (b *fakeBroker) ackGroup(partitionID, leaseID string) bool {
 		return false
 	}
 	partition := b.order[id-1]
-	if partition.leaseID != leaseID {
-		return false
-	}
-	if partition.leased == 0 {
+	if partition.done[leaseID] {
 		return true
+	}
+	if partition.leaseID != leaseID || partition.leased == 0 {
+		return false
 	}
 	if b.strike(11, b.faults.refuseAckEvery) {
 		partition.leased, partition.leaseID = 0, ""
@@ -309,6 +310,6 @@ func (b *fakeBroker) ackGroup(partitionID, leaseID string) bool {
 	if !b.strike(12, b.faults.forgetAckEvery) {
 		partition.cursor += partition.leased
 	}
-	partition.leased = 0
+	partition.leased, partition.done[leaseID] = 0, true
 	return true
 }

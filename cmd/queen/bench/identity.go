@@ -29,7 +29,7 @@ func appendTransactionID(dst []byte, run string, id identity) []byte {
 
 // parseTransactionID reads what appendTransactionID wrote. Messages of other runs and other programs are not recognised.
 func parseTransactionID(text []byte, run string) (identity, bool) {
-	if len(text) <= len(run) || string(text[:len(run)]) != run || text[len(run)] != '-' {
+	if len(text) <= len(run) || string(text[:len(run)]) != run || text[len(run)] != '-' || text[len(text)-1] == '-' {
 		return identity{}, false
 	}
 	rest := text[len(run)+1:]

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -8,12 +9,15 @@ import (
 // ledger follows every message of a run from push to ack and counts what must not happen. Consumers and producers call it
 // from their own goroutines.
 //
-// A message is delivered again rightly only after its ack was refused or its lease has run out at the client. Everything else
+// A message is delivered again rightly only when its ack is refused or its lease has run out at the client. Everything else
 // that comes twice is a duplicate: a second copy in the log, a second holder of one lease, a message that came back after
 // its ack.
 type ledger struct {
 	lanes   []laneState
 	leaseUs int64
+	// ordered is off for commit on delivery: without leases two consumers may hold neighbouring batches of a partition, and
+	// which of the two answers arrives first says nothing.
+	ordered bool
 
 	acked       atomic.Int64 // distinct messages with a confirmed ack
 	duplicates  atomic.Int64
@@ -31,6 +35,8 @@ type laneState struct {
 	acked     sequenceSet
 	// claims holds what was delivered and is not acked yet, oldest claim first; as many as there are unsettled pops.
 	claims []claimRange
+	// suspects holds messages that came again while an older claim held them; the verdict on its ack decides. Nil almost always.
+	suspects []suspect
 	// returned holds delivered messages whose ack was refused; they come back. Nil almost always.
 	returned map[uint32]struct{}
 }
@@ -42,14 +48,20 @@ type claim struct {
 	sentUs int64
 }
 
+// suspect is a message that two claims hold at the same time.
+type suspect struct {
+	sequence uint32
+	older    uint64 // number of the claim that had it first
+}
+
 // claimRange is what one claim took from a lane: the numbers from first up to, and not including, end.
 type claimRange struct {
 	claim
 	first, end uint32
 }
 
-func newLedger(lanes int, leaseSeconds int) *ledger {
-	return &ledger{lanes: make([]laneState, lanes), leaseUs: int64(leaseSeconds) * 1e6}
+func newLedger(lanes int, options Options) *ledger {
+	return &ledger{lanes: make([]laneState, lanes), leaseUs: int64(options.LeaseSeconds) * 1e6, ordered: !options.AutoAck}
 }
 
 // deliver records that a claim, answered at nowUs, delivered a message. It returns false when the message cannot be of
@@ -70,13 +82,19 @@ func (l *ledger) deliver(id identity, by claim, nowUs int64) bool {
 		delete(lane.returned, id.sequence)
 		l.redelivered.Add(1)
 	case lane.delivered.has(id.sequence):
-		if !lane.leaseRanOut(id.sequence, by, nowUs-l.leaseUs) {
+		older, held := lane.holder(id.sequence)
+		switch {
+		case !held || older.number == by.number:
 			l.duplicates.Add(1)
 			return true
+		case older.sentUs <= nowUs-l.leaseUs:
+			l.redelivered.Add(1)
+		default:
+			// Its ack may have been refused with the answer still on the way.
+			lane.suspects = append(lane.suspects, suspect{sequence: id.sequence, older: older.number})
 		}
-		l.redelivered.Add(1)
 	default:
-		if id.sequence != lane.delivered.next {
+		if l.ordered && id.sequence != lane.delivered.next {
 			l.outOfOrder.Add(1)
 		}
 		lane.delivered.add(id.sequence)
@@ -85,15 +103,14 @@ func (l *ledger) deliver(id identity, by claim, nowUs int64) bool {
 	return true
 }
 
-// leaseRanOut tells whether the newest claim that holds a message is another one, and was sent before deadlineUs.
-func (lane *laneState) leaseRanOut(sequence uint32, by claim, deadlineUs int64) bool {
+// holder returns the newest unsettled claim on a message.
+func (lane *laneState) holder(sequence uint32) (claim, bool) {
 	for i := len(lane.claims) - 1; i >= 0; i-- {
-		held := lane.claims[i]
-		if sequence >= held.first && sequence < held.end {
-			return held.number != by.number && held.sentUs <= deadlineUs
+		if held := lane.claims[i]; sequence >= held.first && sequence < held.end {
+			return held.claim, true
 		}
 	}
-	return false
+	return claim{}, false
 }
 
 // hold notes the claim that delivered a message.
@@ -116,24 +133,50 @@ func (lane *laneState) forgetSettled() {
 	}
 }
 
-// settle records the verdict on the ack of a delivered message.
-func (l *ledger) settle(id identity, acked bool) {
+// settle records the verdict on the ack of a message under the claim with that number.
+func (l *ledger) settle(id identity, by uint64, acked bool) {
 	lane := &l.lanes[id.lane]
 	lane.mutex.Lock()
 	defer lane.mutex.Unlock()
+	cameAgain := l.resolveSuspects(lane, id.sequence, by, acked)
 	switch {
 	case lane.acked.has(id.sequence):
-		// Settled by another consumer after the lease ran out here.
+		// Settled under another claim.
 	case acked:
 		lane.acked.add(id.sequence)
 		l.acked.Add(1)
 		lane.forgetSettled()
-	default:
+	case !cameAgain:
 		if lane.returned == nil {
 			lane.returned = map[uint32]struct{}{}
 		}
 		lane.returned[id.sequence] = struct{}{}
 	}
+}
+
+// resolveSuspects judges what came again while the claim with that number held it, and tells whether there was any.
+func (l *ledger) resolveSuspects(lane *laneState, sequence uint32, by uint64, acked bool) bool {
+	before := len(lane.suspects)
+	lane.suspects = slices.DeleteFunc(lane.suspects, func(s suspect) bool { return s.sequence == sequence && s.older == by })
+	came := int64(before - len(lane.suspects))
+	if acked {
+		l.duplicates.Add(came)
+	} else {
+		l.redelivered.Add(came)
+	}
+	return came > 0
+}
+
+// unresolved counts messages that two claims held until the end.
+func (l *ledger) unresolved() int64 {
+	var sum int64
+	for i := range l.lanes {
+		lane := &l.lanes[i]
+		lane.mutex.Lock()
+		sum += int64(len(lane.suspects))
+		lane.mutex.Unlock()
+	}
+	return sum
 }
 
 // exclude takes a number out of the account that the broker said it has not stored: nobody waits for it.

@@ -28,6 +28,7 @@ const (
 	minSizeBytes = 48
 	// maxClaimedPartitions is the most that one pop may claim (messaging 5.2).
 	maxClaimedPartitions = 64
+	maxPopWait           = time.Minute // messaging 5.2
 	maxDuration          = 7 * 24 * time.Hour
 )
 
@@ -48,10 +49,11 @@ type Options struct {
 	Rate      float64 // messages per second over all producers; 0: closed loop
 	Consumers int     // one connection each
 
-	Group         string // empty: queue mode
-	PopPartitions int    // partitions that one pop may claim; 0: as many as a batch may span
-	AutoAck       bool   // commit on delivery instead of acks
-	LeaseSeconds  int    // lease of a pop; the ledger needs to know it
+	Group         string        // empty: queue mode
+	PopPartitions int           // partitions that one pop may claim; 0: as many as a batch may span
+	AutoAck       bool          // commit on delivery instead of acks
+	LeaseSeconds  int           // lease of a pop; the ledger needs to know it
+	PopWait       time.Duration // long poll of a consumer; a finished run ends that much later
 
 	Warmup       time.Duration
 	Duration     time.Duration
@@ -66,7 +68,7 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		Mode: ModePush, Server: "http://127.0.0.1:6632", Queues: 1, Partitions: 1000, Batch: 10, SizeBytes: 256,
-		Clients: 64, Consumers: 16, LeaseSeconds: 60, Warmup: time.Second, Duration: 10 * time.Second,
+		Clients: 64, Consumers: 16, LeaseSeconds: 60, PopWait: 500 * time.Millisecond, Warmup: time.Second, Duration: 10 * time.Second,
 		DrainTimeout: 60 * time.Second, CallTimeout: 65 * time.Second,
 	}
 }
@@ -93,6 +95,7 @@ func (o Options) Validate() error {
 		{"consumers", int64(o.Consumers), 1, maxClients},
 		{"pop-partitions", int64(o.PopPartitions), 0, maxClaimedPartitions},
 		{"lease", int64(o.LeaseSeconds), 1, 86400},
+		{"pop-wait", int64(o.PopWait), int64(time.Millisecond), int64(maxPopWait)},
 		{"prefill", o.Prefill, 0, math.MaxInt32},
 		{"warmup", int64(o.Warmup), 0, int64(maxDuration)},
 		{"duration", int64(o.Duration), int64(time.Millisecond), int64(maxDuration)},

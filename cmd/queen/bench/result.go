@@ -179,7 +179,7 @@ func use(cpuSeconds float64, messages int64, source string) Use {
 // verdict closes the ledger. Only a mixed run consumes everything, so only there can a message be missing.
 func (r *run) verdict() Check {
 	check := Check{
-		Pushed: r.tally.pushed.Load(), Acked: r.certainlyAcked(), Duplicates: r.ledger.duplicates.Load(),
+		Pushed: r.tally.pushed.Load(), Acked: r.certainlyAcked(), Duplicates: r.ledger.duplicates.Load() + r.ledger.unresolved(),
 		OutOfOrder: r.ledger.outOfOrder.Load(), Misplaced: r.ledger.misplaced.Load(), Altered: r.ledger.altered.Load(),
 		FalseDuplicates: r.tally.falseRepeats.Load(), Redelivered: r.ledger.redelivered.Load(),
 		Uncertain: int64(len(r.tally.uncertain)), Foreign: r.ledger.foreign.Load(),

@@ -68,7 +68,7 @@ func newRun(options Options) (*run, error) {
 	}
 	r.quotedGroup = quoted
 	if options.Mode != ModePush {
-		r.ledger = newLedger(r.lanes.count(), options.LeaseSeconds)
+		r.ledger = newLedger(r.lanes.count(), options)
 	}
 	r.windowFirstUs.Store(math.MaxInt64)
 	r.windowEndUs.Store(math.MaxInt64)
@@ -202,6 +202,35 @@ type measurement struct {
 	unstarted   int64   // open loop: requests that were due in the window and never began
 }
 
+// phase is the life of one kind of client: load ends when no new work shall begin, settle when also the work that is open is
+// given up.
+type phase struct {
+	load, settle context.Context
+	endLoad, cut context.CancelFunc
+	patience     time.Duration
+}
+
+func newPhase(parent context.Context, options Options) *phase {
+	p := &phase{patience: options.DrainTimeout}
+	if options.Mode == ModePush {
+		p.patience = 0 // nobody asks later whether a last push was stored
+	}
+	p.settle, p.cut = context.WithCancel(parent)
+	p.load, p.endLoad = context.WithCancel(p.settle)
+	return p
+}
+
+// stop ends the load now, and what is still open when patience runs out.
+func (p *phase) stop() {
+	p.endLoad()
+	if p.patience == 0 {
+		p.cut()
+		return
+	}
+	timer := time.AfterFunc(p.patience, p.cut)
+	context.AfterFunc(p.settle, func() { timer.Stop() })
+}
+
 // work runs the load and, in mixed mode, what comes after it.
 func (c *crew) work(settle context.Context) (measurement, error) {
 	var m measurement
@@ -209,26 +238,25 @@ func (c *crew) work(settle context.Context) (measurement, error) {
 	if m.loadStart, err = c.read(settle); err != nil {
 		return m, err
 	}
-	produce, stopProducers := context.WithCancel(settle)
-	defer stopProducers()
-	consume, stopConsumers := context.WithCancel(settle)
-	defer stopConsumers()
-
 	var consuming, producing sync.WaitGroup
+	consume := newPhase(settle, c.run.options)
+	produce := newPhase(settle, c.run.options)
 	for _, consumer := range c.consumers {
-		consuming.Go(func() { consumer.loop(consume, settle) })
+		consuming.Go(func() { consumer.loop(consume.load, consume.settle) })
 	}
-	pace := c.startProducers(produce, settle, &producing)
+	pace := c.startProducers(produce, &producing)
 	// Whatever happens, no goroutine outlives the run.
-	defer consuming.Wait()
-	defer producing.Wait()
-	defer stopConsumers()
-	defer stopProducers()
+	defer func() {
+		produce.cut()
+		consume.cut()
+		producing.Wait()
+		consuming.Wait()
+	}()
 
 	if m.windowFirst, m.windowEnd, err = c.window(settle); err != nil {
 		return m, err
 	}
-	stopProducers()
+	produce.stop()
 	producing.Wait()
 	if pace != nil {
 		pace.neverStarted(m.windowEnd.atUs, func(dueUs int64) {
@@ -244,7 +272,7 @@ func (c *crew) work(settle context.Context) (measurement, error) {
 	if m.drained, err = c.read(settle); err != nil {
 		return m, err
 	}
-	stopConsumers()
+	consume.stop()
 	consuming.Wait()
 	if c.run.options.Mode == ModeMixed {
 		if err := c.sweep(settle); err != nil {
@@ -255,20 +283,20 @@ func (c *crew) work(settle context.Context) (measurement, error) {
 }
 
 // startProducers starts the producers of a run that pushes while it is measured, and the pacer of an open loop.
-func (c *crew) startProducers(produce, settle context.Context, producing *sync.WaitGroup) *pacer {
+func (c *crew) startProducers(produce *phase, producing *sync.WaitGroup) *pacer {
 	r := c.run
 	if r.options.Mode == ModePop {
 		return nil
 	}
 	if r.options.Rate == 0 {
 		for _, producer := range c.producers {
-			producing.Go(func() { producer.closedLoop(produce, settle) })
+			producing.Go(func() { producer.closedLoop(produce.load, produce.settle) })
 		}
 		return nil
 	}
-	pace := startPacer(produce, r.clock, r.clock.nowUs(), r.options.Rate/float64(r.options.Batch))
+	pace := startPacer(produce.load, r.clock, r.clock.nowUs(), r.options.Rate/float64(r.options.Batch))
 	for _, producer := range c.producers {
-		producing.Go(func() { producer.openLoop(produce, settle, pace.tickets) })
+		producing.Go(func() { producer.openLoop(produce.load, produce.settle, pace.tickets) })
 	}
 	return pace
 }

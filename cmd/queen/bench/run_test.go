@@ -19,6 +19,7 @@ func small(mode Mode, server string) Options {
 	options := Defaults()
 	options.Mode, options.Server = mode, server
 	options.Partitions, options.Batch, options.Clients, options.Consumers = 7, 5, 4, 3
+	options.PopWait = 20 * time.Millisecond
 	options.Warmup, options.Duration, options.DrainTimeout = 20*time.Millisecond, 150*time.Millisecond, 400*time.Millisecond
 	return options
 }
@@ -119,7 +120,8 @@ func TestPushRunCounts(t *testing.T) {
 	options.PIDs = []int{os.Getpid()}
 	result := mustRun(t, options)
 	window := result.Window
-	if window.Pushed == 0 || window.Pushed != 5*window.PushCalls || result.Check != nil || result.Push.P50Ms <= 0 || result.Push.MaxMs < result.Push.P999Ms {
+	off := window.Pushed - 5*window.PushCalls // calls that one of the two counters has seen already
+	if window.Pushed == 0 || off < -20 || off > 20 || result.Check != nil || result.Push.P50Ms <= 0 || result.Push.MaxMs < result.Push.P999Ms {
 		t.Errorf("result = %+v, push %+v", result, result.Push)
 	}
 	if result.ServerUse == nil || result.ServerUse.Source != "proc" || result.ServerRSS == 0 {

@@ -1,0 +1,153 @@
+package layout
+
+import (
+	"bytes"
+	"encoding/hex"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+)
+
+// TestGoldenKeys pins every family: a key that changes makes existing data unreadable.
+func TestGoldenKeys(t *testing.T) {
+	id := uuid.MustParse("00112233-4455-6677-8899-aabbccddeeff")
+	hash := [16]byte{0xf0, 0xf1, 15: 0xff}
+	const (
+		one    = "0000000000000001"
+		two    = "0000000000000002"
+		three  = "0000000000000003"
+		lease  = "00112233445566778899aabbccddeeff"
+		hashed = "f0f100000000000000000000000000ff"
+	)
+	tests := []struct {
+		name string
+		got  []byte
+		want string // first character is the family letter itself
+	}{
+		{"Meta", Meta("applied"), "m" + "6170706c696564"},
+		{"Queue", Queue(1), "q" + one},
+		{"Group", Group(1, 2), "g" + one + two},
+		{"GroupsOf", GroupsOf(1), "g" + one},
+		{"PartitionName", PartitionName(1, "p"), "n" + one + "70"},
+		{"Partition", Partition(1), "i" + one},
+		{"PartitionNamesOf", PartitionNamesOf(1), "n" + one},
+		{"PartitionUUID", PartitionUUID(id), "u" + lease},
+		{"Head", Head(1, 2), "p" + one + two},
+		{"HeadsOf", HeadsOf(1), "p" + one},
+		{"Page", Page(1, 2), "x" + one + two},
+		{"PagesOf", PagesOf(1), "x" + one},
+		{"Hashes", Hashes(1, 2), "h" + one + two},
+		{"HashesOf", HashesOf(1), "h" + one},
+		{"Cursor", Cursor(1, 2, 3), "c" + one + two + three},
+		{"CursorsOf", CursorsOf(1, 2), "c" + one + two},
+		{"AllCursorsOf", AllCursorsOf(1), "c" + one},
+		{"Released", Released(1, 2, 3), "C" + one + two + three},
+		{"ReleasedOf", ReleasedOf(1, 2), "C" + one + two},
+		{"AllReleasedOf", AllReleasedOf(1), "C" + one},
+		{"Lease", Lease(id, 1), "l" + lease + one},
+		{"LeaseOf", LeaseOf(id), "l" + lease},
+		{"DeadLetter", DeadLetter(1, id), "d" + one + lease},
+		{"DeadLettersOf", DeadLettersOf(1), "d" + one},
+		{"DeadLetterPlace", DeadLetterPlace(1, 2, 3), "D" + one + two + three},
+		{"DeadLetterID", DeadLetterID(id), "e" + lease},
+		{"DeadLetterTxid", DeadLetterTxid(1, hash, id), "E" + one + hashed + lease},
+		{"DeadLettersAt", DeadLettersAt(1, hash), "E" + one + hashed},
+		{"Position", Position(1, 2, 3), "o" + one + two + three},
+		{"PositionsOf", PositionsOf(1, 2), "o" + one + two},
+		{"AllPositionsOf", AllPositionsOf(1), "o" + one},
+		{"Trash", Trash(1, 2), "t" + one + two},
+		{"Outcome", Outcome(1), "r" + one},
+		{"Bucket", Bucket(1), "b" + one},
+	}
+	pinned := map[string]bool{"LastNumber": true}
+	families := map[byte]bool{}
+	for _, test := range tests {
+		want, err := hex.DecodeString(hex.EncodeToString([]byte(test.want[:1])) + test.want[1:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(test.got, want) {
+			t.Errorf("%s: %x, want %x", test.name, test.got, want)
+		}
+		pinned[test.name] = true
+		families[test.got[0]] = true
+	}
+	functions, letters := declared(t)
+	for _, name := range functions {
+		if !pinned[name] {
+			t.Errorf("%s is not pinned", name)
+		}
+	}
+	for _, letter := range letters {
+		if !families[letter] {
+			t.Errorf("family %q is not pinned", letter)
+		}
+	}
+}
+
+// declared lists the exported functions and the family letters of the package, so that a new one cannot be forgotten
+// here. A letter that stands for two families is an error.
+func declared(t *testing.T) (functions []string, letters []byte) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "keys.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[byte]string{}
+	for _, declaration := range file.Decls {
+		if function, ok := declaration.(*ast.FuncDecl); ok {
+			if function.Name.IsExported() {
+				functions = append(functions, function.Name.Name)
+			}
+			continue
+		}
+		for _, spec := range declaration.(*ast.GenDecl).Specs {
+			value, ok := spec.(*ast.ValueSpec)
+			if !ok || !strings.HasPrefix(value.Names[0].Name, "Family") {
+				continue
+			}
+			literal, err := strconv.Unquote(value.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if other, ok := seen[literal[0]]; ok {
+				t.Errorf("%s and %s share the letter %s", other, value.Names[0].Name, literal)
+			}
+			seen[literal[0]] = value.Names[0].Name
+			letters = append(letters, literal[0])
+		}
+	}
+	if len(functions) == 0 || len(letters) == 0 {
+		t.Fatal("nothing is declared")
+	}
+	return functions, letters
+}
+
+// TestKeysSortByTheirNumbers is what range scans rely on.
+func TestKeysSortByTheirNumbers(t *testing.T) {
+	numbers := []uint64{0, 1, 255, 256, 1<<32 - 1, 1 << 32, 1<<64 - 1}
+	for i := 1; i < len(numbers); i++ {
+		low, high := numbers[i-1], numbers[i]
+		if bytes.Compare(Page(7, low), Page(7, high)) >= 0 || bytes.Compare(Head(low, 9), Head(high, 0)) >= 0 {
+			t.Errorf("%d does not sort before %d", low, high)
+		}
+		if LastNumber(Cursor(1, 2, high)) != high {
+			t.Errorf("last number of a cursor of partition %d", high)
+		}
+	}
+}
+
+// TestPrefixesHoldTheirRowsOnly: a prefix of one queue must not match rows of another.
+func TestPrefixesHoldTheirRowsOnly(t *testing.T) {
+	if bytes.HasPrefix(Head(0x0100, 1), HeadsOf(1)) || !bytes.HasPrefix(Head(1, 0x0100), HeadsOf(1)) {
+		t.Error("heads of a queue")
+	}
+	if bytes.HasPrefix(Group(2, 1), GroupsOf(1)) || !bytes.HasPrefix(Cursor(1, 2, 3), CursorsOf(1, 2)) {
+		t.Error("groups or cursors of a queue")
+	}
+}
