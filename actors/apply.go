@@ -27,7 +27,9 @@ type apply struct {
 	directory *Directory
 	pending   *pending
 	arrivals  *arrivals
-	log       zerolog.Logger
+	// rescan looks through the partitions of a queue again for a group: what its schedule knew is no longer true.
+	rescan func(actor *groupActor)
+	log    zerolog.Logger
 
 	catalog     *Handle
 	leases      map[uint64]*Handle
@@ -108,11 +110,12 @@ func (a *apply) entry(index, term uint64, data []byte) error {
 		if err != nil {
 			return // flush tells the log; the requests stay unanswered until their deadline
 		}
-		for i := range entry.Items {
-			a.pending.resolve(entry.Items[i].Request, results[i])
-		}
+		// Before anybody is answered: who has an answer finds what it promises.
 		for _, f := range after {
 			f()
+		}
+		for i := range entry.Items {
+			a.pending.resolve(entry.Items[i].Request, results[i])
 		}
 	})
 	a.batch = nil

@@ -99,6 +99,7 @@ func (a *apply) configure(c *command.Configure) (command.Result, error) {
 	a.after = append(a.after, func() {
 		for _, actor := range a.groups.of(result.QueueID) {
 			actor.Tell(&reconsiderNote{nowMicros: now})
+			a.rescan(actor)
 		}
 	})
 	return result, nil

@@ -103,8 +103,7 @@ func (a *apply) target(queue *catalog.Queue, target command.ClaimTarget) (p *cat
 // visibility is what the options of a queue hide from a claim (messaging 5.11, 15).
 func (a *apply) visibility(queue *catalog.Queue, p *catalog.Partition) (partition.Visibility, error) {
 	o := &queue.Options
-	rules, err := a.retentionRules(queue, p)
-	rules.CompletedMicros = 0 // hides nothing
+	rules, err := a.ageRules(queue, p) // rule 2 hides nothing
 	return partition.Visibility{
 		NowMicros:          a.now,
 		DelayMicros:        uint64(o.DelayedProcessingSeconds) * microsPerSecond,
@@ -123,6 +122,12 @@ func (a *apply) claimTarget(c *claimProgress, queue *catalog.Queue, group *catal
 	if c.LeaseMs == 0 {
 		leaseMicros = uint64(queue.Options.LeaseTimeSeconds) * microsPerSecond
 	}
+	// Judged before the group is asked: the rules may depend on its own cursor, and an actor is not called from within
+	// itself.
+	visibility, err := a.visibility(queue, p)
+	if err != nil {
+		return err
+	}
 	s := a.rowStep(queue, group, p, seed)
 	var failure error
 	s.step = func(row *cursor.State) bool {
@@ -132,7 +137,7 @@ func (a *apply) claimTarget(c *claimProgress, queue *catalog.Queue, group *catal
 		}
 		var window cursor.Window
 		var end, next uint64
-		window, end, next, failure = a.deliverable(queue, group, p, row, c)
+		window, end, next, failure = a.deliverable(queue, group, p, row, c, visibility)
 		if failure != nil {
 			return false
 		}
@@ -171,11 +176,7 @@ func (a *apply) claimTarget(c *claimProgress, queue *catalog.Queue, group *catal
 
 // deliverable returns the window of a partition for a row, the end that the payload limit sets, and when more becomes
 // visible.
-func (a *apply) deliverable(queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, row *cursor.State, c *claimProgress) (window cursor.Window, end, next uint64, err error) {
-	visibility, err := a.visibility(queue, p)
-	if err != nil {
-		return window, 0, 0, err
-	}
+func (a *apply) deliverable(queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, row *cursor.State, c *claimProgress, visibility partition.Visibility) (window cursor.Window, end, next uint64, err error) {
 	err = a.inPartition(queue, p, func(m *partition.Machine) (err error) {
 		from := max(row.Cursor, m.LogStart())
 		window.LogStart, window.VisibleEnd, next, err = m.Visible(a.batch, from, visibility)

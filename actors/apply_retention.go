@@ -54,18 +54,25 @@ func (a *apply) retainOne(target command.RetainPartition, result *command.Retain
 
 // retentionRules are the rules of messaging 15 for one partition, with the cursors that they depend on.
 func (a *apply) retentionRules(queue *catalog.Queue, p *catalog.Partition) (rules partition.Retention, err error) {
+	if rules, err = a.ageRules(queue, p); err != nil {
+		return rules, err
+	}
+	if o := &queue.Options; o.RetentionEnabled && o.CompletedRetentionSeconds > 0 {
+		rules.CompletedMicros = uint64(o.CompletedRetentionSeconds) * microsPerSecond
+		rules.CommittedBelow, err = a.committedBelow(queue, p)
+	}
+	return rules, err
+}
+
+// ageRules are those that hide messages even before a pass has removed them: rule 1 with the hold of the sink, and
+// maxWaitTimeSeconds.
+func (a *apply) ageRules(queue *catalog.Queue, p *catalog.Partition) (rules partition.Retention, err error) {
 	o := &queue.Options
 	rules.EvictMicros = uint64(o.MaxWaitTimeSeconds) * microsPerSecond
 	if !o.RetentionEnabled {
 		return rules, nil
 	}
 	rules.AgeMicros = uint64(o.RetentionSeconds) * microsPerSecond
-	rules.CompletedMicros = uint64(o.CompletedRetentionSeconds) * microsPerSecond
-	if rules.CompletedMicros > 0 {
-		if rules.CommittedBelow, err = a.committedBelow(queue, p); err != nil {
-			return rules, err
-		}
-	}
 	if o.RetentionSinkHold != "" {
 		rules.Held = true
 		rules.HoldMicros = uint64(o.RetentionSinkHoldMaxSeconds) * microsPerSecond

@@ -112,7 +112,7 @@ func NewBroker(c Config) (*Broker, error) {
 	b.origin = binary.BigEndian.Uint64(seed[:])
 	b.machine = &apply{
 		store: c.Store, system: b.system, directory: b.directory, pending: b.pending, log: c.Log,
-		leases: map[uint64]*Handle{}, groups: b.groups, arrivals: &b.arrivals,
+		leases: map[uint64]*Handle{}, groups: b.groups, arrivals: &b.arrivals, rescan: b.rescan,
 		partitions: newPartitions(b.system, partitionsActive),
 	}
 	b.machine.catalog = b.system.Spawn(KindCatalog, func() Behavior {

@@ -84,6 +84,7 @@ func (g *group) Receive(message any) {
 	case *wakeNote:
 		g.serve(m.nowMicros)
 	case *reconsiderNote:
+		g.loaded = false // until the scan that follows has ended
 		g.schedule.Reconsider(m.nowMicros)
 		g.serve(m.nowMicros)
 	default:

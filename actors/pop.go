@@ -195,7 +195,7 @@ func (c *popCall) claim() (outcome *PopOutcome, again bool, err error) {
 func (c *popCall) waiter() *waiter {
 	w := &waiter{
 		limit: c.Partitions, autoBatch: c.AutoBatch, pinned: c.Pinned, partition: c.Partition,
-		wait: c.Wait, front: c.front, nowMicros: c.b.log.Now(), offers: make(chan offer, 1),
+		wait: c.waits(), front: c.front, nowMicros: c.b.log.Now(), offers: make(chan offer, 1),
 	}
 	if c.AutoPartitions {
 		w.limit = 0
@@ -210,6 +210,12 @@ func (c *popCall) waiter() *waiter {
 	}
 	return w
 }
+
+// replyMargin is how much of its wait a pop needs at least to be parked: with less it asks once and answers (messaging
+// 5.5.10).
+const replyMargin = 50 * time.Millisecond
+
+func (c *popCall) waits() bool { return c.Wait && time.Until(c.Deadline) > replyMargin }
 
 // seed is how the cursor of a pinned, unregistered group is made (messaging 5.8).
 func (c *popCall) seed() command.Subscription {
@@ -233,7 +239,7 @@ func (c *popCall) newLease() command.LeaseID {
 // park waits for the answer of the group actor; false when the wait is over and nothing was offered.
 func (c *popCall) park(actor *groupActor, w *waiter) bool {
 	wait := time.Until(c.claimDeadline())
-	if c.Wait {
+	if w.wait {
 		left := time.Until(c.Deadline)
 		wait = left - min(claimMargin, left/4)
 	}

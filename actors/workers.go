@@ -82,19 +82,37 @@ func (b *Broker) idle(actor *groupActor, nowMicros uint64) bool {
 
 // ensureScanned starts the scan that fills the schedule of a group, once in the life of its actor.
 func (b *Broker) ensureScanned(actor *groupActor, group *catalog.Group) {
-	if !actor.shared.scanned.CompareAndSwap(false, true) {
+	if actor.shared.scanned.CompareAndSwap(false, true) {
+		b.startScan(actor, group)
+	}
+}
+
+// rescan fills the schedule of a group again.
+func (b *Broker) rescan(actor *groupActor) {
+	queue := b.directory.QueueByID(actor.queueID)
+	if queue == nil {
 		return
 	}
-	b.workers.group.Add(1)
-	go func() {
-		defer b.workers.group.Done()
+	for _, group := range queue.Groups {
+		if group.ID == actor.id {
+			actor.shared.scanned.Store(true)
+			b.startScan(actor, group)
+		}
+	}
+}
+
+func (b *Broker) startScan(actor *groupActor, group *catalog.Group) {
+	if b.stopped.Err() != nil {
+		return
+	}
+	b.workers.group.Go(func() {
 		view := b.store.View()
 		defer view.Close()
 		if err := scan(view, actor, group.Subscription, b.log.Now, b.machine.publishedHolds()); err != nil {
 			b.logger.Error().Str("target", "actors").Uint64("queue", actor.queueID).Uint64("group", actor.id).Err(err).
 				Msg("partitions of a group could not be scanned")
 		}
-	}()
+	})
 }
 
 // backgroundDeadline bounds a command of the background work.

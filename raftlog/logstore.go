@@ -26,8 +26,8 @@ type logStore struct {
 	self  raft.ServerID
 	// failed is told about the first failed append.
 	failed func(error)
-	// appended is told about every entry that carries a proposer's term and number.
-	appended func(term, number uint64)
+	// appended is told the term, the number and the end of the stamps of every entry, once the log has it.
+	appended func(term, number, stampEnd uint64)
 
 	// stampEnd is the smallest stamp that is greater than every stamp in the log.
 	stampEnd atomic.Uint64
@@ -52,7 +52,7 @@ func openLogStore(o *Options, self raft.ServerID, logger hclog.Logger) (*logStor
 		}
 	}
 	files := &logFiles{faults: o.fault}
-	store := &logStore{dir: o.Dir, meta: meta, files: files, self: self, failed: func(error) {}, appended: func(uint64, uint64) {}}
+	store := &logStore{dir: o.Dir, meta: meta, files: files, self: self, failed: func(error) {}, appended: func(_, _, _ uint64) {}}
 	store.WAL, err = wal.Open(o.Dir,
 		wal.WithCodec(recordCodec{}),
 		wal.WithMetaStore(meta),
@@ -105,10 +105,10 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		switch log.Type {
 		case raft.LogCommand:
 			if header, count, err := command.DecodeHeader(log.Data); err == nil {
-				s.raiseStamp(header.StampMicros + uint64(count))
-			}
-			if term, number := readExtensions(log.Extensions); term == log.Term {
-				s.appended(term, number)
+				end := header.StampMicros + uint64(count)
+				s.raiseStamp(end)
+				term, number := readExtensions(log.Extensions)
+				s.appended(term, number, end)
 			}
 		case raft.LogConfiguration:
 			s.noteMembership(raft.DecodeConfiguration(log.Data))

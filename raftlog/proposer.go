@@ -16,6 +16,9 @@ import (
 // elsewhere.
 const sweepInterval = 100 * time.Millisecond
 
+// stallTime is how long entries may be in flight although the log has nothing that is not applied (cluster 5, rule 3).
+const stallTime = 5 * time.Second
+
 // logAppender is what the proposer needs of the library.
 type logAppender interface {
 	ApplyLog(log raft.Log, timeout time.Duration) raft.ApplyFuture
@@ -34,6 +37,8 @@ type proposer struct {
 	stampEnd func() uint64
 	// leaderElsewhere says whether another node is known to lead.
 	leaderElsewhere func() bool
+	// logSettled says whether everything in the log is committed and applied.
+	logSettled func() bool
 
 	wake chan struct{}
 	stop chan struct{}
@@ -134,17 +139,19 @@ func (p *proposer) room() bool {
 	return unappended == 0 && p.queue.len() >= worthPipelining*p.flying
 }
 
-// noteAppended is called by the library's main goroutine when this node's log has the entry.
-func (p *proposer) noteAppended(term, number uint64) {
+// noteAppended is called by the library's main goroutine when this node's log has the entry. It says whether the entry is
+// of this node's own term.
+func (p *proposer) noteAppended(term, number uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if term != p.term || number <= p.appended {
-		return
+	if term != p.term {
+		return false
 	}
-	p.appended = number
+	p.appended = max(p.appended, number)
 	if p.queue.len() > 0 && p.room() {
 		p.signal()
 	}
+	return true
 }
 
 // changedLocked wakes those who wait for a change of leadership.
@@ -355,10 +362,27 @@ func internalBatch(c command.Command) *batch {
 	return b
 }
 
+// restartLocked proposes again what is in flight, when the log has nothing that is not applied: the library lost it, which
+// nothing else would ever tell.
+func (p *proposer) restartLocked(now time.Duration) {
+	if p.term == 0 || len(p.flight) == 0 || now-p.lastProposed < stallTime || !p.logSettled() {
+		return
+	}
+	p.logger.Warn().Uint64("term", p.term).Int("entries", len(p.flight)).
+		Msg("this node still leads: the pipeline restarts from the log's end")
+	p.requeueLocked()
+	p.appended = p.number
+	if !p.ready {
+		p.number, p.appended = 0, 0
+	}
+	p.signal()
+}
+
 // sweep drops what waits in vain, and shows with a tick that an idle group still commits.
 func (p *proposer) sweep() {
 	now := p.options.Clock.Monotonic()
 	p.mu.Lock()
+	p.restartLocked(now)
 	dropped, reason := p.queue.takeExpired(now), ErrDeadline
 	if p.term == 0 && p.queue.len() > 0 && p.leaderElsewhere() {
 		dropped, reason = append(dropped, p.queue.takeAll()...), ErrNotLeader

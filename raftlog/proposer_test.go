@@ -72,6 +72,7 @@ func startProposer(t testing.TB, change func(*Options)) (*proposer, *fakeRaft) {
 	p.raft = library
 	p.stampEnd = func() uint64 { return 0 }
 	p.leaderElsewhere = func() bool { return false }
+	p.logSettled = func() bool { return false }
 	go p.run()
 	t.Cleanup(func() {
 		p.close(ErrClosed)
@@ -89,6 +90,7 @@ func begin(t testing.TB, p *proposer, library *fakeRaft, term uint64) {
 	if len(numbers) != 0 || gotTerm != term || number != 1 {
 		t.Fatalf("the first entry of term %d has term %d, number %d and commands %v", term, gotTerm, number, numbers)
 	}
+	p.noteAppended(term, 1)
 	p.applied(term, 1)
 }
 
@@ -136,31 +138,89 @@ func TestNothingIsProposedBeforeTheFirstEntryOfATermIsApplied(t *testing.T) {
 }
 
 func TestPipelineIsBounded(t *testing.T) {
-	p, library := startProposer(t, func(o *Options) { o.PipelineEntries = 2 })
+	p, library := startProposer(t, func(o *Options) { o.PipelineEntries, o.BatchMaxCommands = 2, 1 })
 	begin(t, p, library, 1)
 	put(t, p, 1)
 	first := wantEntry(t, library, 1)
 	put(t, p, 2)
 	wantEntry(t, library, 2)
+	p.noteAppended(1, first+1)
 	put(t, p, 3, 4)
 	if waiting, inFlight := p.depth(); waiting != 2 || inFlight != 2 || library.waiting() != 0 {
 		t.Fatalf("%d wait, %d in flight, %d more proposed", waiting, inFlight, library.waiting())
 	}
 	p.applied(1, first)
-	wantEntry(t, library, 3, 4)
+	wantEntry(t, library, 3)
+}
+
+func TestFewCommandsWaitForTheEntryInFlight(t *testing.T) {
+	p, library := startProposer(t, nil)
+	begin(t, p, library, 1)
+	put(t, p, 1)
+	first := wantEntry(t, library, 1)
+	put(t, p, 2)
+	p.noteAppended(1, first)
+	if waiting, inFlight := p.depth(); waiting != 1 || inFlight != 1 {
+		t.Fatalf("%d wait, %d in flight", waiting, inFlight)
+	}
+	// Two are many against one in flight, three are few against three.
+	put(t, p, 3)
+	second := wantEntry(t, library, 2, 3)
+	p.noteAppended(1, second)
+	put(t, p, 4, 5, 6)
+	if waiting, inFlight := p.depth(); waiting != 3 || inFlight != 2 {
+		t.Fatalf("%d wait, %d in flight", waiting, inFlight)
+	}
+	p.applied(1, first)
+	p.applied(1, second)
+	wantEntry(t, library, 4, 5, 6)
+}
+
+func TestNothingSmallIsProposedBehindAnAppend(t *testing.T) {
+	p, library := startProposer(t, nil)
+	begin(t, p, library, 1)
+	put(t, p, 1)
+	first := wantEntry(t, library, 1)
+	put(t, p, 2, 3, 4)
+	if waiting, inFlight := p.depth(); waiting != 3 || inFlight != 1 || library.waiting() != 0 {
+		t.Fatalf("%d wait, %d in flight, %d more proposed", waiting, inFlight, library.waiting())
+	}
+	p.noteAppended(1, first)
+	wantEntry(t, library, 2, 3, 4)
+}
+
+func TestEntriesThatTheLibraryLostAreProposedAgain(t *testing.T) {
+	clock := newFakeClock()
+	p, library := startProposer(t, func(o *Options) { o.Clock = clock })
+	p.mu.Lock()
+	p.logSettled = func() bool { return true }
+	p.mu.Unlock()
+	begin(t, p, library, 1)
+	put(t, p, 1)
+	wantEntry(t, library, 1)
+	clock.advance(stallTime)
+	wantEntry(t, library, 1)
+	// So is the first entry of a term.
+	p.lead(2)
+	library.take(t)
+	clock.advance(stallTime)
+	if _, term, number := library.take(t); term != 2 || number != 1 {
+		t.Fatalf("term %d, number %d", term, number)
+	}
 }
 
 func TestCommandsOfALostTermAreProposedAgainInTheirOrder(t *testing.T) {
 	p, library := startProposer(t, nil)
 	begin(t, p, library, 1)
 	put(t, p, 1)
-	wantEntry(t, library, 1)
-	put(t, p, 2)
-	wantEntry(t, library, 2)
+	first := wantEntry(t, library, 1)
+	p.noteAppended(1, first)
+	put(t, p, 2, 3)
+	wantEntry(t, library, 2, 3)
 	p.follow()
-	put(t, p, 3)
+	put(t, p, 4)
 	begin(t, p, library, 4)
-	wantEntry(t, library, 1, 2, 3)
+	wantEntry(t, library, 1, 2, 3, 4)
 }
 
 func TestCommandThatWasAnsweredMeanwhileIsNotProposedAgain(t *testing.T) {
@@ -193,13 +253,13 @@ func TestCommandThatWasAnsweredMeanwhileIsNotProposedAgain(t *testing.T) {
 }
 
 func TestEntryThatWasPassedOverIsProposedAgain(t *testing.T) {
-	p, library := startProposer(t, nil)
+	p, library := startProposer(t, func(o *Options) { o.BatchMaxCommands = 1 })
 	begin(t, p, library, 1)
-	put(t, p, 1)
+	put(t, p, 1, 2)
 	wantEntry(t, library, 1)
-	put(t, p, 2)
 	last := wantEntry(t, library, 2)
 	// The library refused the first and took the second.
+	p.noteAppended(1, last)
 	p.applied(1, last)
 	wantEntry(t, library, 1)
 }

@@ -243,7 +243,7 @@ func (a *API) answerPop(r *httpfront.Request, p *popParameters, queue string, ou
 		r.NoContent()
 		return
 	}
-	if outcome.AutoPartitions > 0 || outcome.AutoBatch > 0 {
+	if p.autopilot && (outcome.AutoPartitions > 0 || outcome.AutoBatch > 0) {
 		answer.Autopilot = &wire.Autopilot{Partitions: outcome.AutoPartitions, Batch: outcome.AutoBatch}
 	}
 	view := a.broker.LocalView()

@@ -48,6 +48,8 @@ func answers() map[string][]byte {
 		"extend":            AppendExtend(nil, someUUID, 3, moment),
 		"extend_nothing":    AppendExtend(nil, "x", 0, 0),
 		"configure":         AppendConfigure(nil, &ConfigureAnswer{QueueID: id, Queue: "orders", Options: options}),
+		"queue_deleted":     AppendQueueDeleted(nil, "orders", true),
+		"queue_not_found":   AppendQueueDeleted(nil, "nope", false),
 		"transaction_empty": AppendTransaction(nil, &TransactionAnswer{ID: id}),
 		"transaction": AppendTransaction(nil, &TransactionAnswer{ID: id, Results: []TransactionResult{
 			{Kind: ResultPush, Txid: []byte("t1"), MessageID: lease, Queue: "out"},

@@ -24,7 +24,7 @@ type PopAnswer struct {
 	Autopilot *Autopilot
 }
 
-// Autopilot is what the server chose for a pop.
+// Autopilot is what the server chose for a pop: at least one of the two, 0 for what the request had set.
 type Autopilot struct {
 	Partitions int
 	Batch      int
@@ -83,8 +83,15 @@ func AppendPop(dst []byte, a *PopAnswer) []byte {
 	}
 	if a.Autopilot != nil {
 		dst = append(dst, `,"autopilot":`...)
-		dst = appendInt(dst, '{', "partitions", int64(a.Autopilot.Partitions))
-		dst = append(appendInt(dst, ',', "batch", int64(a.Autopilot.Batch)), '}')
+		separator := byte('{')
+		if a.Autopilot.Partitions > 0 {
+			dst = appendInt(dst, separator, "partitions", int64(a.Autopilot.Partitions))
+			separator = ','
+		}
+		if a.Autopilot.Batch > 0 {
+			dst = appendInt(dst, separator, "batch", int64(a.Autopilot.Batch))
+		}
+		dst = append(dst, '}')
 	}
 	return append(dst, '}')
 }

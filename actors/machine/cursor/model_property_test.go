@@ -402,9 +402,9 @@ func (p *pair) handBack(t *rapid.T) {
 			t.Fatalf("undo delivery %+v = %v; model %v", out, got, want)
 		}
 		if got {
-			p.charged = int(p.state.Failures)
 			p.state.resume(uint64(p.world.logStart))
 			p.model.retain(p.world.logStart)
+			p.charged = int(p.state.Failures)
 		}
 		return
 	}

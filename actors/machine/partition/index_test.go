@@ -89,17 +89,17 @@ func TestIndexForgetsWhatIsOld(t *testing.T) {
 
 func TestFastPartitionHasFewGenerations(t *testing.T) {
 	x := &index{}
-	for i := range uint64(3_000_000) {
+	for i := range uint64(1_000_000) {
 		x.add(numberHash(i), i, testStart+i, hour)
 	}
 	if len(x.generations) > 12 {
-		t.Errorf("3,000,000 messages lie in %d generations", len(x.generations))
+		t.Errorf("1,000,000 messages lie in %d generations", len(x.generations))
 	}
 	slots := 0
 	for _, g := range x.generations {
 		slots += len(g.slots)
 	}
-	if slots > 12_000_000 {
+	if slots > 4_500_000 {
 		t.Errorf("they take %d slots", slots)
 	}
 }

@@ -14,6 +14,8 @@ type model struct {
 	removed  uint64
 	last     uint64
 	segments uint64
+	// places are the offsets of each txid, ascending.
+	places map[string][]uint64
 }
 
 type modelMessage struct {
@@ -85,6 +87,7 @@ func (m *model) append(inputs []input, now, dedupWindow, hashWindow uint64) Appe
 	for i := range stored {
 		stored[i].stamp = out.StampMicros
 		stored[i].first, stored[i].end = out.FirstOffset, out.FirstOffset+uint64(len(stored))
+		m.places[stored[i].txid] = append(m.places[stored[i].txid], out.FirstOffset+uint64(i))
 	}
 	m.messages = append(m.messages, stored...)
 	m.segments++
@@ -94,12 +97,13 @@ func (m *model) append(inputs []input, now, dedupWindow, hashWindow uint64) Appe
 // original finds the lowest remembered message with a txid, provided that one of them is in the dedup window.
 func (m *model) original(txid string, now, dedupWindow, hashWindow uint64) (lowest command.Duplicate, duplicate bool) {
 	have := false
-	for offset, stored := range m.messages {
-		if stored.txid != txid || !within(stored.stamp, now, max(hashWindow, dedupWindow)) {
+	for _, offset := range m.places[txid] {
+		stored := m.messages[offset]
+		if !within(stored.stamp, now, max(hashWindow, dedupWindow)) {
 			continue
 		}
 		if !have {
-			lowest, have = command.Duplicate{ID: stored.id, Offset: uint64(offset)}, true
+			lowest, have = command.Duplicate{ID: stored.id, Offset: offset}, true
 		}
 		duplicate = duplicate || within(stored.stamp, now, dedupWindow)
 	}
@@ -109,11 +113,8 @@ func (m *model) original(txid string, now, dedupWindow, hashWindow uint64) (lowe
 func (m *model) resolve(txid string, from, end uint64, leased bool, now, hashWindow uint64) Resolution {
 	from, end = max(from, m.removed), min(end, m.tail())
 	answer := Resolution{}
-	for offset := range m.tail() {
+	for _, offset := range m.places[txid] {
 		stored := m.messages[offset]
-		if stored.txid != txid {
-			continue
-		}
 		fresh := within(stored.stamp, now, hashWindow)
 		if offset >= from && offset < end && (leased || fresh) {
 			return Resolution{Kind: InRange, Offset: offset}
