@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -74,18 +75,26 @@ func (b *Broker) Pop(r *PopRequest) (*PopOutcome, error) {
 		b.parked.Add(1)
 		defer b.parked.Add(-1)
 	}
+	outcome, err := call.run()
+	if errors.Is(err, ErrDeadline) {
+		return call.empty(), nil // what was claimed after all is handed back
+	}
+	return outcome, err
+}
+
+func (c *popCall) run() (*PopOutcome, error) {
 	for {
-		found, err := call.find()
+		found, err := c.find()
 		if err != nil {
 			return nil, err
 		}
 		if !found {
-			if waited := call.awaitQueue(); !waited {
-				return call.empty(), nil
+			if waited := c.awaitQueue(); !waited {
+				return c.empty(), nil
 			}
 			continue
 		}
-		outcome, again, err := call.claim()
+		outcome, again, err := c.claim()
 		if err != nil || !again {
 			return outcome, err
 		}

@@ -31,6 +31,8 @@ type logStore struct {
 
 	// stampEnd is the smallest stamp that is greater than every stamp in the log.
 	stampEnd atomic.Uint64
+	// cache has recent entries while there may be followers that ask for them.
+	cache logCache
 	// soleVoter says that the newest membership in the log has this node as its only voter. It is set before the library
 	// itself learns of that membership, and false when in doubt.
 	soleVoter atomic.Bool
@@ -52,7 +54,7 @@ func openLogStore(o *Options, self raft.ServerID, logger hclog.Logger) (*logStor
 		}
 	}
 	files := &logFiles{faults: o.fault}
-	store := &logStore{dir: o.Dir, meta: meta, files: files, self: self, failed: func(error) {}, appended: func(_, _, _ uint64) {}}
+	store := &logStore{cache: logCache{maxBytes: o.LogCacheBytes}, dir: o.Dir, meta: meta, files: files, self: self, failed: func(error) {}, appended: func(_, _, _ uint64) {}}
 	store.WAL, err = wal.Open(o.Dir,
 		wal.WithCodec(recordCodec{}),
 		wal.WithMetaStore(meta),
@@ -82,6 +84,9 @@ func (s *logStore) noteMembership(configuration raft.Configuration) {
 
 // GetLog implements raft.LogStore.
 func (s *logStore) GetLog(index uint64, log *raft.Log) error {
+	if s.cache.get(index, log) {
+		return nil
+	}
 	err := s.WAL.GetLog(index, log)
 	if err == nil && log.Index != index {
 		err = fmt.Errorf("%w: it says that it is entry %d", errBadRecord, log.Index)
@@ -113,6 +118,9 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		case raft.LogConfiguration:
 			s.noteMembership(raft.DecodeConfiguration(log.Data))
 		}
+	}
+	if !s.soleVoter.Load() {
+		s.cache.put(logs)
 	}
 	return nil
 }
@@ -147,6 +155,7 @@ func (s *logStore) DeleteRange(from, to uint64) error {
 	if to >= last {
 		// The end of the log goes, and perhaps a membership with it.
 		s.soleVoter.Store(false)
+		s.cache.drop()
 	}
 	if err := s.WAL.DeleteRange(from, to); err != nil {
 		return fmt.Errorf("cut log from %d to %d: %w", from, to, err)

@@ -165,17 +165,14 @@ func (n *Node) startRaft(machine *fsm) error {
 		// Needs a log store that keeps the commit index. Ours does not: entries are applied again only after the election.
 		RestoreCommittedLogs: false,
 	}
-	cache, err := raft.NewLogCache(logCacheEntries, n.log)
-	if err != nil {
-		return fmt.Errorf("make log cache: %w", err)
-	}
 	transport := n.options.Transport
 	var alone *raft.InmemTransport
 	if transport == nil {
 		_, alone = raft.NewInmemTransportWithTimeout(localAddress, localTimeout)
 		transport = alone
 	}
-	n.raft, err = raft.NewRaft(config, machine, cache, n.log, n.snapshots, transport)
+	var err error
+	n.raft, err = raft.NewRaft(config, machine, n.log, n.log, n.snapshots, transport)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}

@@ -17,9 +17,6 @@ const (
 	// maxAppendEntries is how many entries the library sends, appends or applies at once (measurements 3.1: more gains
 	// nothing, since our entries are batches already).
 	maxAppendEntries = 64
-	// logCacheEntries is how many recent entries the library keeps in memory for followers. Entries have up to 256 KiB
-	// each under load, so this is 16 MiB.
-	logCacheEntries = 64
 	// maxRecordBytes is the largest record of the log store, 64 MiB by its own limit, less what we put around an entry.
 	maxRecordBytes = 62914560
 )
@@ -59,6 +56,8 @@ type Options struct {
 	// LogMaxBytes is how much log is kept at most behind the durable point, if LogKeepEntries would keep more: start
 	// reads all of it.
 	LogMaxBytes int64
+	// LogCacheBytes is the most memory for recent entries, kept for followers (cluster 1.4).
+	LogCacheBytes int64
 	// LastStampMicros is the greatest stamp that the state machine has applied, as it stood when it was opened.
 	LastStampMicros uint64
 
@@ -98,6 +97,7 @@ func DefaultOptions(dir string, nodeID uint64) Options {
 		MaxEntryKeys:       8192,
 		MaxEntryStateBytes: 64 << 20,
 		LogMaxBytes:        64 << 20,
+		LogCacheBytes:      512 << 20,
 		fileBytes:          logFileBytes,
 		Clock:              SystemClock{},
 		Logger:             zerolog.Nop(),
@@ -134,6 +134,7 @@ func (o *Options) Validate() error {
 	within("MaxEntryKeys", int64(o.MaxEntryKeys), 1, 1<<31)
 	within("MaxEntryStateBytes", int64(o.MaxEntryStateBytes), 1, 1<<31)
 	within("bytes of a log file (start from DefaultOptions)", int64(o.fileBytes), 4096, 1<<30)
+	within("LogCacheBytes", o.LogCacheBytes, 1<<20, 1<<36)
 	within("LogMaxBytes", o.LogMaxBytes, 1<<20, 1<<40)
 	return errors.Join(problems...)
 }

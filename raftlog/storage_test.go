@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"pgregory.net/rapid"
 
 	"queen/raftlog/command"
 )
@@ -490,6 +491,64 @@ func FuzzRecordDecode(f *testing.F) {
 		var log raft.Log
 		if err := (recordCodec{}).Decode(data, &log); err != nil && !errors.Is(err, errBadRecord) {
 			t.Fatalf("undeclared error %v", err)
+		}
+	})
+}
+
+func TestCommandLargerThanALogFileIsFoundAgain(t *testing.T) {
+	o := testOptions(t)
+	machine := &answerer{}
+	n, err := Open(o, machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitLeader(t, n)
+	mustPropose(t, n, unanswered(1, logFileBytes+1000))
+	mustPropose(t, n, unanswered(2, 100))
+	eventually(t, "applying", func() bool { return n.Status().WaitingCommands+n.Status().InFlightEntries == 0 })
+	held := machine.index.Load()
+	copied := o
+	copied.Dir = killCopy(t, o.Dir)
+	closeNode(t, n)
+	again := &answerer{}
+	if err := openNode(t, copied, again).WaitApplied(testContext(t), held); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLogCacheStaysWithinItsBounds(t *testing.T) {
+	const maxBytes = 1000
+	rapid.Check(t, func(t *rapid.T) {
+		cache := &logCache{maxBytes: maxBytes}
+		next := uint64(1)
+		have := map[uint64]int{}
+		for range rapid.IntRange(1, 100).Draw(t, "steps") {
+			if rapid.IntRange(0, 20).Draw(t, "step") == 0 {
+				cache.drop()
+				clear(have)
+				next = rapid.Uint64Range(1, 1000).Draw(t, "next")
+			}
+			size := rapid.IntRange(0, 300).Draw(t, "size")
+			cache.put([]*raft.Log{{Index: next, Data: make([]byte, size)}})
+			have[next] = size
+			next++
+			var log raft.Log
+			if !cache.get(next-1, &log) || len(log.Data) != size || cache.get(next, &log) {
+				t.Fatalf("the newest entry is not %d", next-1)
+			}
+			total, count := 0, 0
+			for index := uint64(1); index < next; index++ {
+				if cache.get(index, &log) {
+					if size, ok := have[index]; !ok || size != len(log.Data) || log.Index != index {
+						t.Fatalf("entry %d is wrong", index)
+					}
+					total += len(log.Data)
+					count++
+				}
+			}
+			if total > maxBytes || count > logCacheEntries || int64(total) != cache.bytes {
+				t.Fatalf("%d entries with %d bytes, counted %d", count, total, cache.bytes)
+			}
 		}
 	})
 }

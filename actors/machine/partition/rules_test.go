@@ -484,3 +484,51 @@ func TestPayloadSizeIsThatOfTheClearText(t *testing.T) {
 		}
 	}
 }
+
+// TestMoveLooksThroughBoundedPages: a step that finds nothing to copy ends all the same, and the next one goes on.
+func TestMoveLooksThroughBoundedPages(t *testing.T) {
+	const pages = movePages + 100
+	r := newRig(t)
+	txids := make([]string, 70)
+	for i := range pages {
+		if i == pages-1 {
+			r.store.bucket = 2
+		}
+		for k := range txids {
+			txids[k] = fmt.Sprint(i, "-", k)
+		}
+		r.dedup = 0
+		r.push(txids...)
+	}
+	r.store.bucket = 3
+	// Everything may have been moved once, so every page has to be looked at.
+	r.machine.head.moves.end = r.machine.Tail()
+	for step, want := range []MoveOutput{{More: true}, {Chunks: 1}} {
+		r.store.nextEntry()
+		got, err := r.machine.MoveChunks(r.store, r.store, MoveInput{Bucket: 2, MaxBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.More != want.More || got.Chunks != want.Chunks {
+			t.Errorf("step %d: %+v", step, got)
+		}
+		r.load()
+	}
+}
+
+// TestHashesOutliveTheirMessages: a partition may be cleaned up only when no txid is remembered any more.
+func TestHashesOutliveTheirMessages(t *testing.T) {
+	r := newRig(t)
+	if r.machine.HoldsHashes(r.now, r.hashes) {
+		t.Error("a partition that never held anything remembers something")
+	}
+	r.push("a")
+	r.now += minute
+	r.retain(Retention{EvictMicros: second})
+	if head := r.machine.head; head.Messages() != 0 || !r.machine.HoldsHashes(r.now, r.hashes) {
+		t.Errorf("the hash went with its message: %+v", head)
+	}
+	if r.machine.HoldsHashes(r.now+hour, r.hashes) {
+		t.Error("the hash outlives its window")
+	}
+}
