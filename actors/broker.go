@@ -90,6 +90,7 @@ type Broker struct {
 	arrivals  arrivals
 
 	log      Log
+	started  atomic.Bool // log may be used
 	origin   uint64
 	sequence atomic.Uint64
 	failure  atomic.Pointer[error]
@@ -165,6 +166,7 @@ func (b *Broker) LastStampMicros() (uint64, error) {
 // Start connects the broker to the log and starts its clock and its background work.
 func (b *Broker) Start(log Log) {
 	b.log = log
+	b.started.Store(true)
 	b.workers.start(b)
 }
 

@@ -89,20 +89,22 @@ func (b *Broker) ensureScanned(actor *groupActor, group *catalog.Group) {
 
 // rescan fills the schedule of a group again.
 func (b *Broker) rescan(actor *groupActor) {
+	if !actor.shared.scanned.Load() {
+		return // its first pop starts the scan
+	}
 	queue := b.directory.QueueByID(actor.queueID)
 	if queue == nil {
 		return
 	}
 	for _, group := range queue.Groups {
 		if group.ID == actor.id {
-			actor.shared.scanned.Store(true)
 			b.startScan(actor, group)
 		}
 	}
 }
 
 func (b *Broker) startScan(actor *groupActor, group *catalog.Group) {
-	if b.stopped.Err() != nil {
+	if !b.started.Load() || b.stopped.Err() != nil {
 		return
 	}
 	b.workers.group.Go(func() {
