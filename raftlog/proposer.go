@@ -16,9 +16,6 @@ import (
 // elsewhere.
 const sweepInterval = 100 * time.Millisecond
 
-// stallTime is how long entries may be in flight although the log has nothing that is not applied (cluster 5, rule 3).
-const stallTime = 5 * time.Second
-
 // logAppender is what the proposer needs of the library.
 type logAppender interface {
 	ApplyLog(log raft.Log, timeout time.Duration) raft.ApplyFuture
@@ -70,11 +67,6 @@ type proposer struct {
 
 	// floor is the smallest stamp that the next entry may have; only the proposer goroutine uses it.
 	floor uint64
-}
-
-type flight struct {
-	number uint64
-	items  []pending
 }
 
 func newProposer(o *Options, time *leaderTime, logger zerolog.Logger) *proposer {
@@ -139,92 +131,10 @@ func (p *proposer) room() bool {
 	return unappended == 0 && p.queue.len() >= worthPipelining*p.flying
 }
 
-// noteAppended is called by the library's main goroutine when this node's log has the entry. It says whether the entry is
-// of this node's own term.
-func (p *proposer) noteAppended(term, number uint64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if term != p.term {
-		return false
-	}
-	p.appended = max(p.appended, number)
-	if p.queue.len() > 0 && p.room() {
-		p.signal()
-	}
-	return true
-}
-
 // changedLocked wakes those who wait for a change of leadership.
 func (p *proposer) changedLocked() {
 	close(p.changed)
 	p.changed = make(chan struct{})
-}
-
-// lead begins a term. Called by the leadership goroutine.
-func (p *proposer) lead(term uint64) {
-	p.mu.Lock()
-	p.requeueLocked()
-	p.term, p.number, p.appended, p.ready = term, 0, 0, false
-	p.changedLocked()
-	p.mu.Unlock()
-	p.signal()
-}
-
-// follow ends a term. Called by the leadership goroutine.
-func (p *proposer) follow() {
-	p.mu.Lock()
-	p.requeueLocked()
-	p.term, p.ready = 0, false
-	p.changedLocked()
-	p.mu.Unlock()
-	p.signal()
-}
-
-// requeueLocked puts the commands in flight back to the front of the queue. Nobody knows whether they are in the log.
-func (p *proposer) requeueLocked() {
-	var items []pending
-	for i := range p.flight {
-		items = append(items, p.flight[i].items...)
-	}
-	p.flight, p.flying = nil, 0
-	for i := range items {
-		items[i].attempted = true
-	}
-	p.queue.pushFront(items)
-}
-
-// applied settles an entry. Called by the apply goroutine, in log order.
-func (p *proposer) applied(term, number uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if term != p.term {
-		return
-	}
-	settled := 0
-	var lost []pending
-	for settled < len(p.flight) && p.flight[settled].number <= number {
-		if entry := &p.flight[settled]; entry.number < number {
-			// The library refused it: entries of a term are applied in the order in which they were proposed.
-			lost = append(lost, entry.items...)
-		}
-		p.flying -= len(p.flight[settled].items)
-		settled++
-	}
-	rest := copy(p.flight, p.flight[settled:])
-	clear(p.flight[rest:])
-	p.flight = p.flight[:rest]
-	for i := range lost {
-		lost[i].attempted = true
-	}
-	p.queue.pushFront(lost)
-	if !p.ready {
-		p.ready = true
-		p.changedLocked()
-	}
-	p.idleLocked()
-	if p.queue.len() > 0 && p.room() {
-		p.signal()
-	}
 }
 
 // close makes the proposer drop what it has, and propose refuse.
@@ -360,22 +270,6 @@ func internalBatch(c command.Command) *batch {
 	b := &batch{}
 	b.add(pending{encoded: command.AppendItem(nil, &command.Item{Command: c})})
 	return b
-}
-
-// restartLocked proposes again what is in flight, when the log has nothing that is not applied: the library lost it, which
-// nothing else would ever tell.
-func (p *proposer) restartLocked(now time.Duration) {
-	if p.term == 0 || len(p.flight) == 0 || now-p.lastProposed < stallTime || !p.logSettled() {
-		return
-	}
-	p.logger.Warn().Uint64("term", p.term).Int("entries", len(p.flight)).
-		Msg("this node still leads: the pipeline restarts from the log's end")
-	p.requeueLocked()
-	p.appended = p.number
-	if !p.ready {
-		p.number, p.appended = 0, 0
-	}
-	p.signal()
 }
 
 // sweep drops what waits in vain, and shows with a tick that an idle group still commits.
