@@ -39,7 +39,7 @@ func (a *apply) retainOne(target command.RetainPartition, result *command.Retain
 	if err != nil {
 		return err
 	}
-	return a.inPartition(queue, p, func(m *partition.Machine) error {
+	err = a.inPartition(queue, p, func(m *partition.Machine) error {
 		out, err := m.Retain(a.batch, a.batch, partition.RetainInput{
 			NowMicros: a.now, HashWindowMicros: a.hashWindowMicros(&queue.Options), Rules: rules, MaxAppends: target.MaxAppends,
 		})
@@ -50,6 +50,10 @@ func (a *apply) retainOne(target command.RetainPartition, result *command.Retain
 		}
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return a.cleanUp(queue, p)
 }
 
 // retentionRules are the rules of messaging 15 for one partition, with the cursors that they depend on.

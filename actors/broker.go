@@ -71,6 +71,8 @@ type Config struct {
 	Retention RetentionConfig
 	// IdleUnload is QUEEN_CONSUME_IDLE_UNLOAD_S.
 	IdleUnload time.Duration
+	// PartitionCleanupDays is PARTITION_CLEANUP_DAYS; 0 keeps idle partitions.
+	PartitionCleanupDays uint32
 	// TxidWindowMinSeconds is QUEEN_RAFT_TXN_WINDOW_MIN_S.
 	TxidWindowMinSeconds uint32
 }

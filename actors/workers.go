@@ -189,7 +189,8 @@ func (p *retentionPass) due(queue *QueueView, limit int) (due []uint64, visited 
 		}
 		last = layout.LastNumber(key)
 		head, err := partition.DecodeHead(value)
-		if err == nil && head.MayRetain(now, hashWindow(o, p.b.config.TxidWindowMinSeconds), rules) {
+		idle := idleSince(head.Messages(), head.LastStampMicros, now, p.b.config.PartitionCleanupDays)
+		if err == nil && (idle || head.MayRetain(now, hashWindow(o, p.b.config.TxidWindowMinSeconds), rules)) {
 			due = append(due, last)
 		}
 		return true

@@ -45,6 +45,7 @@ func TestScansAgreeWithAModel(t *testing.T) {
 	index := uint64(0)
 	for range 300 {
 		if random.IntN(3) == 0 && !held {
+			inFlight.Wait() // with what is in flight already, Commit would block before the gate opens again
 			gate.Lock()
 			held = true
 		}

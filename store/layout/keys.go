@@ -159,6 +159,9 @@ func DeadLetterPlace(partition, offset, group uint64) []byte {
 	return ids(FamilyDeadLetterPlace, partition, offset, group)
 }
 
+// DeadLetterPlacesOf is the prefix of the places of a partition.
+func DeadLetterPlacesOf(partition uint64) []byte { return ids(FamilyDeadLetterPlace, partition) }
+
 // DeadLetterID is the key under which a dead letter is found by its id alone.
 func DeadLetterID(letter uuid.UUID) []byte { return append([]byte{FamilyDeadLetterID}, letter[:]...) }
 

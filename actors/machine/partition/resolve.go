@@ -57,13 +57,15 @@ func (m *Machine) Resolve(r Reader, in ResolveInput) ([]Resolution, error) {
 		from: max(in.From, m.head.LogStart), end: min(in.End, m.head.Tail)}
 	q.oldest = cutoff(in.NowMicros, in.HashWindowMicros)
 	var again []repeat
+	q.asked = make([]uint32, 0, len(answers))
 	for i := range uint32(len(answers)) {
 		if first, existed := q.set.enter(i); existed {
 			again = append(again, repeat{item: i, first: first})
 		} else {
-			q.open++
+			q.asked = append(q.asked, i)
 		}
 	}
+	q.open = len(q.asked)
 	if err := q.resolve(); err != nil {
 		return nil, fmt.Errorf("resolve txids in partition %d: %w", m.partition, err)
 	}
@@ -80,7 +82,8 @@ type resolver struct {
 	in      *ResolveInput
 	set     hashSet
 	answers []Resolution
-	// open counts the distinct txids without an answer.
+	// asked are the items that are not repeats, open counts those of them without an answer.
+	asked     []uint32
 	open      int
 	from, end uint64
 	// oldest is the oldest stamp inside the hash window.
@@ -187,7 +190,7 @@ func (q *resolver) search(x *index, low, high, oldest, acceptFrom uint64, kind R
 		return nil
 	}
 	var unknown []uint32
-	for i := range uint32(len(q.answers)) {
+	for _, i := range q.asked {
 		if q.answers[i].Kind == Unknown {
 			unknown = append(unknown, i)
 		}
@@ -202,9 +205,8 @@ func (q *resolver) search(x *index, low, high, oldest, acceptFrom uint64, kind R
 		return err
 	}
 	for i := range searches {
-		answer := &q.answers[searches[i].entry]
-		if searches[i].found && answer.Kind == Unknown {
-			*answer = Resolution{Kind: kind, Offset: searches[i].proposal}
+		if searches[i].found {
+			q.answers[searches[i].entry] = Resolution{Kind: kind, Offset: searches[i].proposal}
 			q.open--
 		}
 	}

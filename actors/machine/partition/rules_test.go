@@ -532,3 +532,29 @@ func TestHashesOutliveTheirMessages(t *testing.T) {
 		t.Error("the hash outlives its window")
 	}
 }
+
+// TestRepeatedItemsOfAnAckDoNotHideOthers: a txid that a call names twice counts once.
+func TestRepeatedItemsOfAnAckDoNotHideOthers(t *testing.T) {
+	r := newRig(t)
+	for i := range 500 {
+		r.push(fmt.Sprint("t", i))
+	}
+	in := ResolveInput{From: 10, End: 480, Leased: true, NowMicros: r.now, HashWindowMicros: r.hashes}
+	want := []uint64{10, 300, 300, 300, 400, 5}
+	for _, offset := range want {
+		in.Hashes = append(in.Hashes, HashTxid(fmt.Appendf(nil, "t%d", offset)))
+	}
+	answers, err := r.machine.Resolve(r.store, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, answer := range answers {
+		kind := InRange
+		if want[i] < in.From {
+			kind = Below
+		}
+		if answer != (Resolution{Kind: kind, Offset: want[i]}) {
+			t.Errorf("item %d: %+v in place of %v at %d", i, answer, kind, want[i])
+		}
+	}
+}

@@ -159,6 +159,7 @@ func (n *Node) openStore(context.Context) (err error) {
 			VisitPartitions: n.config.RetentionVisit,
 		},
 		IdleUnload:           seconds(n.config.ConsumeIdleUnloadSeconds),
+		PartitionCleanupDays: cleanupDays(&n.config),
 		TxidWindowMinSeconds: uint32(n.config.RaftTxnWindowMinSeconds),
 	})
 	return err
@@ -186,9 +187,7 @@ func (n *Node) openLog(context.Context) error {
 		TxidWindowMinSeconds:   uint32(n.config.RaftTxnWindowMinSeconds),
 		RequestIDWindowSeconds: uint32(n.config.RaftRequestIDWindowSeconds),
 	}
-	if n.config.PartitionCleanupEnabled {
-		options.Settings.PartitionCleanupDays = uint32(n.config.PartitionCleanupDays)
-	}
+	options.Settings.PartitionCleanupDays = cleanupDays(&n.config)
 	options.LastStampMicros = lastStamp
 	options.Logger = n.log
 	if n.raft, err = raftlog.Open(options, stateMachine{n.broker}); err != nil {
@@ -277,6 +276,13 @@ func apiConfig(c *config.Config) api.Config {
 		ServerID:     c.ServerID,
 		Port:         c.Port,
 	}
+}
+
+func cleanupDays(c *config.Config) uint32 {
+	if !c.PartitionCleanupEnabled {
+		return 0
+	}
+	return uint32(c.PartitionCleanupDays)
 }
 
 func keyring(c *config.Config) (*envelope.Keyring, error) {

@@ -1,0 +1,76 @@
+package actors
+
+import (
+	"queen/actors/machine/catalog"
+	"queen/actors/machine/cursor"
+	"queen/actors/machine/partition"
+	"queen/raftlog/command"
+	"queen/store/layout"
+)
+
+const microsPerDay = 24 * 3600 * microsPerSecond
+
+// idleSince tells whether nothing was stored in a partition for days and nothing is retained (messaging 15).
+func idleSince(messages, lastStampMicros, nowMicros uint64, days uint32) bool {
+	return days > 0 && messages == 0 && lastStampMicros+uint64(days)*microsPerDay < nowMicros
+}
+
+// cleanUp deletes a partition that has long been empty and idle, unless something still refers to it: a dead letter, a
+// live lease or a txid inside its hash window.
+func (a *apply) cleanUp(queue *catalog.Queue, p *catalog.Partition) error {
+	idle := false
+	err := a.inPartition(queue, p, func(m *partition.Machine) error {
+		idle = idleSince(m.Tail()-m.LogStart(), m.LastStampMicros(), a.now, a.header.Settings.PartitionCleanupDays) &&
+			!m.HoldsHashes(a.now, a.hashWindowMicros(&queue.Options))
+		return nil
+	})
+	if err != nil || !idle {
+		return err
+	}
+	if held, err := a.hasDeadLetters(p.ID); err != nil || held {
+		return err
+	}
+	groups, leased, err := a.readersOf(queue, p)
+	if err != nil || leased {
+		return err
+	}
+	for _, group := range groups {
+		a.batch.Delete(layout.Cursor(queue.ID, group.ID, p.ID))
+		a.batch.Delete(layout.Released(queue.ID, group.ID, p.ID))
+		a.batch.Delete(layout.Position(queue.ID, group.ID, p.ID))
+	}
+	a.partitions.drop(p.ID)
+	if _, err := partition.Sweep(a.batch, a.batch, partition.SweepInput{Queue: queue.ID, Partition: p.ID, MaxAppends: 1}); err != nil {
+		return err
+	}
+	return a.forgetPartition(queue.ID, p.ID)
+}
+
+func (a *apply) hasDeadLetters(partitionID uint64) (found bool, err error) {
+	err = a.batch.Scan(layout.DeadLetterPlacesOf(partitionID), nil, func(_, _ []byte) bool {
+		found = true
+		return false
+	})
+	return found, err
+}
+
+// readersOf lists the groups of a queue and tells whether one of them holds a lease in the partition.
+func (a *apply) readersOf(queue *catalog.Queue, p *catalog.Partition) (groups []*catalog.Group, leased bool, err error) {
+	err = a.inCatalog(func(m *catalog.Machine) error {
+		groups = m.GroupsOf(queue.ID)
+		return nil
+	})
+	for _, group := range groups {
+		if err != nil || leased {
+			break
+		}
+		s := a.rowStep(queue, group, p, command.Subscription{})
+		s.peek, s.seed = true, nil
+		s.step = func(row *cursor.State) bool {
+			leased = row.LeaseLive(a.now, a.holds)
+			return false
+		}
+		err = a.inGroup(queue, group, s)
+	}
+	return groups, leased, err
+}
