@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -28,8 +29,9 @@ type apply struct {
 	pending   *pending
 	arrivals  *arrivals
 	// rescan looks through the partitions of a queue again for a group: what its schedule knew is no longer true.
-	rescan func(actor *groupActor)
-	log    zerolog.Logger
+	rescan   func(actor *groupActor)
+	observer Observer
+	log      zerolog.Logger
 
 	catalog     *Handle
 	leases      map[uint64]*Handle
@@ -105,6 +107,7 @@ func (a *apply) entry(index, term uint64, data []byte) error {
 	a.after = nil
 	committed := make(chan error, 1)
 	a.committed = committed
+	handed := time.Now()
 	a.store.Commit(a.batch, func(err error) {
 		defer func() { committed <- err }()
 		if err != nil {
@@ -114,7 +117,9 @@ func (a *apply) entry(index, term uint64, data []byte) error {
 		for _, f := range after {
 			f()
 		}
+		a.observer.StoreWritten(time.Since(handed))
 		for i := range entry.Items {
+			a.observer.Applied(entry.Header.StampMicros, entry.Items[i].Command, results[i])
 			a.pending.resolve(entry.Items[i].Request, results[i])
 		}
 	})

@@ -89,6 +89,7 @@ func (a *apply) ensureGroup(queue *catalog.Queue, name string) (group *catalog.G
 func (a *apply) settle(queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, part *command.AckPart) ([]command.AckVerdict, error) {
 	var outcome cursor.AckOutcome
 	var failure error
+	var tooMany bool
 	s := a.rowStep(queue, group, p, command.Subscription{})
 	s.lease = part.Lease
 	s.step = func(row *cursor.State) bool {
@@ -98,7 +99,12 @@ func (a *apply) settle(queue *catalog.Queue, group *catalog.Group, p *catalog.Pa
 		if failure != nil {
 			return false
 		}
-		outcome = row.Ack(a.now, call, policy(&queue.Options))
+		next := *row
+		outcome = next.Ack(a.now, call, policy(&queue.Options))
+		if tooMany, failure = a.tooManyFilings(queue, p, &outcome); tooMany || failure != nil {
+			return false
+		}
+		*row = next
 		s.effect = ackEffect(row, &outcome, part, tail)
 		return outcome.Changed
 	}
@@ -108,7 +114,31 @@ func (a *apply) settle(queue *catalog.Queue, group *catalog.Group, p *catalog.Pa
 	if failure != nil {
 		return nil, failure
 	}
+	if tooMany {
+		return refuseAll(part, command.AckTooManyDeadLetters), nil
+	}
 	return outcome.Verdicts, a.finishAck(queue, group, p, part, &outcome)
+}
+
+// tooManyFilings tells whether the dead letters of an ack would not fit what the entry writes already. Nothing of the part
+// happens then; sent again in smaller calls it will.
+func (a *apply) tooManyFilings(queue *catalog.Queue, p *catalog.Partition, outcome *cursor.AckOutcome) (tooMany bool, err error) {
+	if len(outcome.Filings) == 0 {
+		return false, nil
+	}
+	var bytes uint64
+	err = a.inPartition(queue, p, func(m *partition.Machine) error {
+		for _, filing := range outcome.Filings {
+			size, err := m.PayloadBytes(a.batch, filing.Offset, filing.Offset+1)
+			if err != nil {
+				return err
+			}
+			bytes += size
+		}
+		return nil
+	})
+	count := len(outcome.Filings)
+	return !a.fits(deadletter.Rows*count, deadletter.RowBytes*count, int(bytes)), err
 }
 
 // finishAck carries out what an ack asks of others than the row.

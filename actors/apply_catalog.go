@@ -125,6 +125,9 @@ func (a *apply) deleteQueue(c *command.DeleteQueue) (command.Result, error) {
 	return &command.DeleteQueueResult{Existed: true}, nil
 }
 
+// catalogStep is how many queues one command over all queues of a tenant visits; the handler repeats it.
+const catalogStep = 512
+
 // deleteGroup retires the id of a group on one queue or on all of the tenant (messaging 10.4).
 func (a *apply) deleteGroup(c *command.DeleteGroup) (command.Result, error) {
 	result := &command.DeleteGroupResult{}
@@ -132,9 +135,14 @@ func (a *apply) deleteGroup(c *command.DeleteGroup) (command.Result, error) {
 	err := a.inCatalog(func(m *catalog.Machine) error {
 		for _, queue := range m.QueuesOf(c.Tenant) {
 			group := m.Group(queue.ID, c.Group)
-			if group == nil || (!c.AllQueues && queue.Name != c.Queue) {
+			if group == nil || (!c.AllQueues && queue.Name != c.Queue) || queue.ID <= c.After {
 				continue
 			}
+			if len(retired) == catalogStep {
+				result.More = true
+				break
+			}
+			result.Last = queue.ID
 			m.DeleteGroup(a.batch, a.at(), group, c.DeleteMetadata)
 			a.changed(queue.ID)
 			retired = append(retired, group)
@@ -162,9 +170,14 @@ func (a *apply) changeSubscription(c *command.ChangeSubscription) (command.Resul
 	err := a.inCatalog(func(m *catalog.Machine) error {
 		for _, queue := range m.QueuesOf(c.Tenant) {
 			group := m.Group(queue.ID, c.Group)
-			if group == nil || !group.Registered() {
+			if group == nil || !group.Registered() || queue.ID <= c.After {
 				continue
 			}
+			if result.Updated == catalogStep {
+				result.More = true
+				break
+			}
+			result.Last = queue.ID
 			m.ChangeSubscription(a.batch, group, uint64(max(c.TimestampMicros, 1)))
 			a.changed(queue.ID)
 			result.Updated++

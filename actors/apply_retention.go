@@ -16,12 +16,23 @@ import (
 func (a *apply) retain(c *command.Retain) (command.Result, error) {
 	result := &command.RetainResult{}
 	for _, target := range c.Partitions {
+		if !a.fits(retainStepKeys, retainStepBytes, 0) {
+			result.More = append(result.More, target.Partition)
+			continue
+		}
 		if err := a.retainOne(target, result); err != nil {
 			return nil, err
 		}
 	}
 	return result, nil
 }
+
+// retainStepKeys and retainStepBytes are what one partition's step writes at most, its appends aside: the hashes that
+// outlive them.
+const (
+	retainStepKeys  = 1024
+	retainStepBytes = 640 << 10
+)
 
 func (a *apply) retainOne(target command.RetainPartition, result *command.RetainResult) error {
 	var queue *catalog.Queue
@@ -194,7 +205,8 @@ func (a *apply) sweepOne(trash sweeping, limit int) (deleted int, done bool, err
 		return deleted, false, err
 	}
 	rest, done, err := a.sweepPrefixes(max(limit-deleted, 1), trash.QueueID,
-		layout.AllCursorsOf(trash.QueueID), layout.AllReleasedOf(trash.QueueID), layout.AllPositionsOf(trash.QueueID))
+		layout.AllCursorsOf(trash.QueueID), layout.AllReleasedOf(trash.QueueID),
+		layout.AllPositionsOf(trash.QueueID), layout.GroupsOf(trash.QueueID))
 	if err != nil || !done {
 		return deleted + rest, false, err
 	}

@@ -137,7 +137,11 @@ func (a *apply) planAck(pl *plan, planned *plannedAck) (reason command.AckError,
 	}
 	planned.outcome = row.Ack(a.now, call, policy(&planned.queue.Options))
 	planned.row, planned.tail = row, tail
-	return command.AckOK, nil
+	tooMany, err := a.tooManyFilings(planned.queue, planned.p, &planned.outcome)
+	if tooMany {
+		reason = command.AckTooManyDeadLetters
+	}
+	return reason, err
 }
 
 // copyRow reads the row that an ack is about; a group that meets the partition here starts where its registration says.
@@ -309,6 +313,8 @@ func AckErrorText(e command.AckError, partitionID uint64) string {
 		return fmt.Sprintf("no partition %d", partitionID)
 	case command.AckForeignTenant:
 		return fmt.Sprintf("partition %d not owned by this tenant", partitionID)
+	case command.AckTooManyDeadLetters:
+		return "too many messages to dead-letter in one call; acknowledge fewer at a time"
 	default:
 		return "the outcome is unknown"
 	}

@@ -75,6 +75,8 @@ type Config struct {
 	PartitionCleanupDays uint32
 	// TxidWindowMinSeconds is QUEEN_RAFT_TXN_WINDOW_MIN_S.
 	TxidWindowMinSeconds uint32
+	// Observer is told what is applied here; nil observes nothing.
+	Observer Observer
 }
 
 // Broker is the state of one Raft group on this node: the actors, and the calls that handlers make.
@@ -104,6 +106,9 @@ type Broker struct {
 
 // NewBroker builds the actors over an open store. Start makes them work; until then only StateMachine calls are allowed.
 func NewBroker(c Config) (*Broker, error) {
+	if c.Observer == nil {
+		c.Observer = unobserved{}
+	}
 	b := &Broker{config: c, store: c.Store, logger: c.Log, directory: newDirectory(), pending: newPending()}
 	b.system = NewSystem(c.Log)
 	b.groups = newGroups(b.system)
@@ -115,7 +120,7 @@ func NewBroker(c Config) (*Broker, error) {
 	b.origin = binary.BigEndian.Uint64(seed[:])
 	b.machine = &apply{
 		store: c.Store, system: b.system, directory: b.directory, pending: b.pending, log: c.Log,
-		leases: map[uint64]*Handle{}, groups: b.groups, arrivals: &b.arrivals, rescan: b.rescan,
+		leases: map[uint64]*Handle{}, groups: b.groups, arrivals: &b.arrivals, rescan: b.rescan, observer: c.Observer,
 		partitions: newPartitions(b.system, partitionsActive),
 	}
 	b.machine.catalog = b.system.Spawn(KindCatalog, func() Behavior {
@@ -193,9 +198,11 @@ func (b *Broker) AnswerParked() { b.stop() }
 // Apply executes one committed entry; called by the log, in order, from one goroutine.
 func (b *Broker) Apply(index, term uint64, data []byte) error {
 	m := &applyEntry{index: index, term: term, data: data}
+	began := time.Now()
 	if err := b.apply.Call(m); err != nil {
 		return fmt.Errorf("apply entry %d: %w", index, err)
 	}
+	b.config.Observer.EntryApplied(time.Since(began))
 	return m.err
 }
 
@@ -206,7 +213,15 @@ func (b *Broker) Flush() error { return b.machine.flush() }
 func (b *Broker) AppliedIndex() (index, term uint64) { return b.store.Applied() }
 
 // DurablePoint makes what is applied durable and returns the index up to which the log may be cut.
-func (b *Broker) DurablePoint() (uint64, error) { return b.store.DurablePoint() }
+func (b *Broker) DurablePoint() (uint64, error) {
+	began := time.Now()
+	index, err := b.store.DurablePoint()
+	b.config.Observer.DurablePoint(time.Since(began))
+	return index, err
+}
+
+// StoreUsage describes the store for the metrics; it looks at the disk, which costs some milliseconds.
+func (b *Broker) StoreUsage() store.Usage { return b.store.Usage() }
 
 // Directory is the published catalog.
 func (b *Broker) Directory() *Directory { return b.directory }
@@ -301,44 +316,6 @@ func (o outcome) unpack() (command.Result, error) {
 		return nil, refusal
 	}
 	return o.result, o.err
-}
-
-// weigh estimates the keys and bytes that a command writes into the main database.
-func weigh(c command.Command) (keys, bytes int) {
-	const perRow = 64
-	switch c := c.(type) {
-	case *command.Push:
-		return weighGroups(c.Groups)
-	case *command.Ack:
-		keys = 2 * len(c.Parts)
-		for i := range c.Parts {
-			bytes += 20 * len(c.Parts[i].Items)
-		}
-	case *command.Claim:
-		for i := range c.Parts {
-			keys += 1 + 2*len(c.Parts[i].Targets)
-		}
-	case *command.Transaction:
-		keys, bytes = weighGroups(c.Pushes)
-		keys += 2*len(c.Acks) + 6*len(c.Positions)
-		for i := range c.Acks {
-			bytes += 20 * len(c.Acks[i].Items)
-		}
-	case *command.Seek:
-		keys = 2 * seekStep
-	default:
-		keys = 8
-	}
-	return keys, bytes + keys*perRow
-}
-
-// weighGroups assumes new partitions: head, page, name and identity rows each.
-func weighGroups(groups []command.PushGroup) (keys, bytes int) {
-	for i := range groups {
-		keys += 4
-		bytes += 2*len(groups[i].Partition) + 256 + 20*int(groups[i].Count)
-	}
-	return keys, bytes
 }
 
 // Holds are the lease holds of the terms so far (cluster 10), for reads that judge leases.

@@ -46,6 +46,8 @@ type PopOutcome struct {
 	Conflation     bool
 	AutoPartitions int
 	AutoBatch      int
+	// Waited is how much of the call was spent waiting for something to claim.
+	Waited time.Duration
 }
 
 // claimAttemptMin is what a claim gets to commit even when the wait of its pop is nearly over (messaging 5.5.10).
@@ -65,6 +67,7 @@ type popCall struct {
 	front         bool
 	offered       offer
 	tried         bool
+	waited        time.Duration
 }
 
 // Pop claims what is ready for a group, and waits for it when it is asked to (messaging 5.5, 5.7). The error is ErrGone
@@ -254,6 +257,8 @@ func (c *popCall) park(actor *groupActor, w *waiter) bool {
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
+	began := time.Now()
+	defer func() { c.waited += time.Since(began) }()
 	select {
 	case c.offered = <-w.offers:
 		return true
@@ -373,7 +378,7 @@ func (c *popCall) deliver(w *waiter, result *command.ClaimResult) (outcome *PopO
 	}
 	outcome = &PopOutcome{
 		Lease: w.spec.lease, Batches: result.Batches,
-		AutoPartitions: c.offered.autoPartitions, AutoBatch: c.offered.autoBatch,
+		AutoPartitions: c.offered.autoPartitions, AutoBatch: c.offered.autoBatch, Waited: c.waited,
 	}
 	outcome.Registered, outcome.Conflation = true, result.Batches[0].DeliverLastOnly
 	return outcome, false, nil

@@ -9,78 +9,111 @@ import (
 	"queen/store/layout"
 )
 
-// A push over many partitions is split at its groups, which are independent, so that one entry stays within a store
-// transaction (architecture 7).
+// A call over many partitions is split at its groups, which are independent, into commands of this size, so that one
+// entry stays within a store transaction (architecture 7).
 const (
-	pushMaxKeys  = 4096
-	pushMaxBytes = 1 << 20
+	splitKeys  = 4096
+	splitBytes = 1 << 20
 )
 
 // Push stores groups of messages and returns one result per group, in order. A group that fits into no entry gets a
 // refusal of its own.
 func (b *Broker) Push(tenant command.Tenant, groups []command.PushGroup, deadline time.Time) ([]command.PushGroupResult, error) {
-	calls := b.splitPush(tenant, groups)
-	for i := range calls {
-		calls[i].start(b, deadline)
-	}
 	results := make([]command.PushGroupResult, 0, len(groups))
-	var failure error
-	for i := range calls {
-		answer, err := calls[i].wait(b, deadline)
-		if err != nil {
-			failure = err
-			continue
+	calls := splitCalls(groups, weighPush, func(part []command.PushGroup) Proposal {
+		push := &command.Push{Tenant: tenant, Groups: part}
+		return Proposal{Item: command.Item{Command: push}, Deadline: deadline, Riders: b.riders(push)}
+	})
+	err := b.runAll(calls, deadline, func(call *splitCall, result command.Result, err error) error {
+		if errors.Is(err, ErrTooLarge) {
+			for range call.parts {
+				results = append(results, command.PushGroupResult{Refusal: &command.Refusal{
+					Code: "too_large", Text: "the messages for one partition exceed one log entry",
+				}})
+			}
+			return nil
 		}
-		results = append(results, answer...)
+		if err == nil {
+			results = append(results, result.(*command.PushResult).Groups...)
+		}
+		return err
+	})
+	return results, err
+}
+
+// Ack settles the parts of an ack call and returns one result per part, in order.
+func (b *Broker) Ack(tenant command.Tenant, group string, parts []command.AckPart, deadline time.Time) ([]command.AckPartResult, error) {
+	results := make([]command.AckPartResult, 0, len(parts))
+	calls := splitCalls(parts, weighAckPart, func(part []command.AckPart) Proposal {
+		return Proposal{Item: command.Item{Command: &command.Ack{Tenant: tenant, Group: group, Parts: part}}, Deadline: deadline}
+	})
+	err := b.runAll(calls, deadline, func(_ *splitCall, result command.Result, err error) error {
+		if err == nil {
+			results = append(results, result.(*command.AckResult).Parts...)
+		}
+		return err
+	})
+	return results, err
+}
+
+// splitCall is one command of a call.
+type splitCall struct {
+	proposal Proposal
+	parts    int
+	done     chan outcome
+	id       command.RequestID
+}
+
+// weight is what a part of a call writes, and its own bytes.
+type weight struct{ keys, bytes, payload int }
+
+func weighPush(g []command.PushGroup) weight {
+	keys, bytes := weighGroups(g)
+	return weight{keys, bytes, len(g[0].Chunk)}
+}
+
+func weighAckPart(p []command.AckPart) weight {
+	keys, bytes := weighParts(p)
+	payload := 0
+	for i := range p[0].Items {
+		payload += len(p[0].Items[i].Txid) + len(p[0].Items[i].Error)
 	}
-	return results, failure
+	return weight{keys, bytes, payload}
 }
 
-// pushCall is one command of a push.
-type pushCall struct {
-	push command.Push
-	done chan outcome
-	id   command.RequestID
-}
-
-func (b *Broker) splitPush(tenant command.Tenant, groups []command.PushGroup) []pushCall {
-	calls := make([]pushCall, 0, 1)
-	for len(groups) > 0 {
-		n, keys, bytes, payload := 0, 0, 0, 0
-		for n < len(groups) {
-			k, size := weighGroups(groups[n : n+1])
-			if n > 0 && (keys+k > pushMaxKeys || bytes+size > pushMaxBytes || payload+len(groups[n].Chunk) > pushMaxBytes) {
+// splitCalls packs the parts of a call into as few commands as their size allows; a part that is larger goes alone.
+func splitCalls[T any](parts []T, weigh func([]T) weight, propose func([]T) Proposal) []splitCall {
+	calls := make([]splitCall, 0, 1)
+	for len(parts) > 0 {
+		n, sum := 0, weight{}
+		for n < len(parts) {
+			w := weigh(parts[n : n+1])
+			if n > 0 && (sum.keys+w.keys > splitKeys || sum.bytes+w.bytes > splitBytes || sum.payload+w.payload > splitBytes) {
 				break
 			}
-			keys, bytes, payload = keys+k, bytes+size, payload+len(groups[n].Chunk)
+			sum = weight{sum.keys + w.keys, sum.bytes + w.bytes, sum.payload + w.payload}
 			n++
 		}
-		calls = append(calls, pushCall{push: command.Push{Tenant: tenant, Groups: groups[:n]}})
-		groups = groups[n:]
+		calls = append(calls, splitCall{proposal: propose(parts[:n]), parts: n})
+		parts = parts[n:]
 	}
 	return calls
 }
 
-func (c *pushCall) start(b *Broker, deadline time.Time) {
-	c.done = make(chan outcome, 1)
-	c.id = b.submit(Proposal{
-		Item: command.Item{Command: &c.push}, Deadline: deadline, Riders: b.riders(&c.push),
-	}, c.done)
-}
-
-func (c *pushCall) wait(b *Broker, deadline time.Time) ([]command.PushGroupResult, error) {
-	result, err := b.await(c.id, deadline, c.done)
-	if errors.Is(err, ErrTooLarge) {
-		refused := make([]command.PushGroupResult, len(c.push.Groups))
-		for i := range refused {
-			refused[i].Refusal = &command.Refusal{Code: "too_large", Text: "the messages for one partition exceed one log entry"}
+// runAll proposes the commands of a call, in order, and hands their outcomes to each, in order; the first error ends it.
+func (b *Broker) runAll(calls []splitCall, deadline time.Time, each func(*splitCall, command.Result, error) error) error {
+	for i := range calls {
+		calls[i].done = make(chan outcome, 1)
+		calls[i].id = b.submit(calls[i].proposal, calls[i].done)
+	}
+	var failure error
+	for i := range calls {
+		result, err := b.await(calls[i].id, deadline, calls[i].done)
+		if failure == nil {
+			failure = each(&calls[i], result, err)
 		}
-		return refused, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return result.(*command.PushResult).Groups, nil
+	return failure
 }
 
 // riders returns the function that finds parked pops for a push, or nil when nobody waits: push to delivery is then one

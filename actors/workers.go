@@ -156,6 +156,7 @@ const retainAgain = 40 * time.Millisecond
 
 func (p *retentionPass) queue(queue *QueueView, limit int) (visited int) {
 	due, visited, last := p.due(queue, limit)
+	p.b.config.Observer.RetentionScanned(visited, len(due))
 	p.after[queue.ID] = last
 	for len(due) > 0 && p.b.stopped.Err() == nil {
 		n := min(len(due), retainPartitions)

@@ -156,6 +156,22 @@ func (g *goneWatcher) watch(conn *net.TCPConn) (*Watch, error) {
 	return w, nil
 }
 
+// peerClosed asks the system once whether the other side has closed its connection, without consuming anything. A client
+// that has sent more meanwhile counts as there.
+func peerClosed(conn *net.TCPConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return true
+	}
+	closed := false
+	err = raw.Control(func(fd uintptr) {
+		var one [1]byte
+		n, _, err := unix.Recvfrom(int(fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		closed = n == 0 && err == nil || errors.Is(err, unix.ECONNRESET)
+	})
+	return closed || err != nil
+}
+
 func (g *goneWatcher) forget(w *Watch) {
 	g.mu.Lock()
 	delete(g.watches, w.id)

@@ -335,6 +335,10 @@ func (r *Request) WatchClient() *Watch {
 	return watch
 }
 
+// ClientGone tells whether the client has closed its connection by now: one look, for requests that do not wait. Only the
+// goroutine of the handler may call it.
+func (r *Request) ClientGone() bool { return peerClosed(r.Ctx.Conn().(*conn).tcp) }
+
 // noRoute is the 404 of an unknown path (messaging 2.3).
 func noRoute(path []byte) *Error {
 	if isAPI(path) {

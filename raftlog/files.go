@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
@@ -18,7 +19,9 @@ import (
 // although the next flush succeeds.
 type logFiles struct {
 	faults func(point string)
-	failed atomic.Pointer[error]
+	// flushed is told how long each flush took.
+	flushed func(took time.Duration)
+	failed  atomic.Pointer[error]
 }
 
 // err returns the first failure.
@@ -145,9 +148,11 @@ func (f *logFile) Sync() error {
 	if err := f.files.err(); err != nil {
 		return err
 	}
+	began := time.Now()
 	if err := unix.Fdatasync(int(f.Fd())); err != nil {
 		return f.files.fail("flush log file", f.Name(), err)
 	}
+	f.files.flushed(time.Since(began))
 	if f.fresh {
 		if err := syncDir(f.dir); err != nil {
 			return f.files.fail("flush log file", f.Name(), err)

@@ -53,7 +53,7 @@ func openLogStore(o *Options, self raft.ServerID, logger hclog.Logger) (*logStor
 			return nil, nil, fmt.Errorf("complete rotation of log: %w", err)
 		}
 	}
-	files := &logFiles{faults: o.fault}
+	files := &logFiles{faults: o.fault, flushed: o.observer().LogFlushed}
 	store := &logStore{cache: logCache{maxBytes: o.LogCacheBytes}, dir: o.Dir, meta: meta, files: files, self: self, failed: func(error) {}, appended: func(_, _, _ uint64) {}}
 	store.WAL, err = wal.Open(o.Dir,
 		wal.WithCodec(recordCodec{}),

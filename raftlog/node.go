@@ -49,6 +49,8 @@ type Node struct {
 
 	// lastCommit is the monotonic instant, in nanoseconds, at which an entry was last applied here; 0 is never.
 	lastCommit atomic.Int64
+	// leaders counts the leaders that this node has heard of.
+	leaders atomic.Uint64
 }
 
 // LeadershipChange says whether this node leads the group and has applied the first entry of its term.
@@ -107,7 +109,7 @@ func (n *Node) start() error {
 	n.keeper.durable.Store(record.Index)
 	machine := &fsm{
 		options: &n.options, machine: n.machine, gate: n.gate, held: held,
-		applied: n.applied, grown: n.keeper.grown, failed: n.failApply,
+		committed: n.observeCommits, applied: n.applied, grown: n.keeper.grown, failed: n.failApply,
 	}
 	if record.Index > 0 {
 		machine.noteMembership(record.MembershipIndex, raft.Configuration{Servers: record.Servers})
@@ -176,6 +178,7 @@ func (n *Node) startRaft(machine *fsm) error {
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
+	n.countLeaders()
 	if alone != nil && n.log.soleVoter.Load() {
 		n.background.Go(func() { n.campaign(alone) })
 	}

@@ -65,6 +65,8 @@ type Options struct {
 	Clock Clock
 	// Logger receives events; the library's own lines come at debug level.
 	Logger zerolog.Logger
+	// Observer is told how long the steps of the write path take; nil observes nothing.
+	Observer Observer
 	// Faults is called at the crash points of cluster 19 with the point's name; nil does nothing.
 	Faults func(point string)
 	// Transport connects the voters. Nil is a transport without peers: one voter, no port (cluster 1.3).

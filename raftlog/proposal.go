@@ -42,10 +42,12 @@ type Weight struct {
 type pending struct {
 	encoded  []byte
 	deadline time.Duration
-	weight   Weight
-	gone     func() bool
-	dropped  func(error)
-	riders   func() []Proposal
+	// arrived is the monotonic instant at which the Node took the command in.
+	arrived time.Duration
+	weight  Weight
+	gone    func() bool
+	dropped func(error)
+	riders  func() []Proposal
 	// attempted says that the command has been proposed in a term that ended before its entry was seen applied.
 	attempted bool
 }
@@ -84,7 +86,7 @@ func (o *Options) prepare(c *Proposal) (pending, error) {
 		return pending{}, ErrTooLarge
 	}
 	return pending{
-		encoded: encoded, deadline: c.DeadlineMonotonic, weight: c.Weight,
+		encoded: encoded, deadline: c.DeadlineMonotonic, arrived: o.Clock.Monotonic(), weight: c.Weight,
 		gone: c.Gone, dropped: c.Dropped, riders: c.Riders,
 	}, nil
 }

@@ -243,6 +243,7 @@ func (p *proposer) sendLocked(b *batch) {
 	p.flight = append(p.flight, flight{number: number, items: b.items})
 	p.flying += len(b.items)
 	p.lastProposed = p.options.Clock.Monotonic()
+	now := p.lastProposed
 	p.mu.Unlock()
 
 	header := command.Header{
@@ -253,6 +254,7 @@ func (p *proposer) sendLocked(b *batch) {
 	rand.Read(header.Seed[:]) //nolint:errcheck // crypto/rand.Read never fails, it ends the process instead
 	data := b.encode(&header)
 	p.options.fault("planner.planned")
+	b.observe(p.options.observer(), now, len(data))
 	// The future is not looked at. When the library refuses the entry, the term is over, or a later entry of the term shows
 	// that this one was passed over.
 	p.raft.ApplyLog(raft.Log{Data: data, Extensions: appendExtensions(nil, term, number)}, 0)

@@ -78,6 +78,8 @@ type fsm struct {
 	options *Options
 	machine StateMachine
 	gate    *appliedGate
+	// committed is told about what is about to be applied.
+	committed func(logs []*raft.Log)
 	// applied is told about every entry of which this node may be the proposer, in log order.
 	applied func(term, number uint64)
 	// grown is told how many bytes of entries were applied.
@@ -117,6 +119,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 		}
 		return responses
 	}
+	f.committed(logs)
 	bytes := 0
 	f.entries = f.entries[:0]
 	for _, log := range logs {

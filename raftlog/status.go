@@ -45,6 +45,8 @@ type Status struct {
 	Voters, Learners []uint64
 	// WaitingCommands and InFlightEntries are those of the proposer.
 	WaitingCommands, InFlightEntries int
+	// LeaderChanges counts the leaders that this node has heard of since its start.
+	LeaderChanges uint64
 	// Failure is why this node stopped; nil while it has not. ApplyFailure is set when it was an entry.
 	Failure      error
 	ApplyFailure *ApplyFailure
@@ -66,6 +68,7 @@ func (n *Node) Status() Status {
 	s.FirstIndex, _ = n.log.FirstIndex()
 	s.LastIndex, _ = n.log.LastIndex()
 	s.WaitingCommands, s.InFlightEntries = n.proposer.depth()
+	s.LeaderChanges = n.leaders.Load()
 	term, ready, _, _ := n.proposer.leadership()
 	s.Ready = ready && term == s.Term
 	n.describeMembership(&s)

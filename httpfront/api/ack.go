@@ -24,13 +24,9 @@ func (a *API) ack(r *httpfront.Request) {
 	call := &command.Ack{Tenant: r.Tenant, Group: body.Group}
 	places := groupAcks(body.Items, call)
 	result := &command.AckResult{}
-	if len(call.Parts) > 0 {
-		applied, err := a.broker.Execute(deadline, call)
-		if err != nil {
-			a.fail(r, err)
-			return
-		}
-		result = applied.(*command.AckResult)
+	if result.Parts, err = a.broker.Ack(r.Tenant, call.Group, call.Parts, deadline); err != nil {
+		a.fail(r, err)
+		return
 	}
 	verdicts := make([]wire.AckVerdict, len(body.Items))
 	for i := range body.Items {

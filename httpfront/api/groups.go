@@ -31,14 +31,13 @@ func (a *API) forgetGroup(r *httpfront.Request, queue string, all bool) {
 		a.fail(r, err)
 		return
 	}
-	applied, err := a.broker.Execute(deadline, &command.DeleteGroup{
+	result, err := a.deleteOnAll(&command.DeleteGroup{
 		Tenant: r.Tenant, Group: name, Queue: queue, AllQueues: all, DeleteMetadata: metadata || !present,
-	})
+	}, deadline)
 	if err != nil {
 		a.fail(r, err)
 		return
 	}
-	result := applied.(*command.DeleteGroupResult)
 	answer := struct {
 		Success           bool     `json:"success"`
 		ConsumerGroup     string   `json:"consumerGroup"`
@@ -51,6 +50,25 @@ func (a *API) forgetGroup(r *httpfront.Request, queue string, all bool) {
 		answer.QueueName = &queue
 	}
 	answerJSON(r, 200, answer)
+}
+
+// deleteOnAll repeats a deletion until all queues are visited; each command visits a bounded number of them.
+func (a *API) deleteOnAll(call *command.DeleteGroup, deadline time.Time) (*command.DeleteGroupResult, error) {
+	sum := &command.DeleteGroupResult{}
+	for {
+		step := *call
+		applied, err := a.broker.Execute(deadline, &step)
+		if err != nil {
+			return nil, err
+		}
+		result := applied.(*command.DeleteGroupResult)
+		sum.Queues = append(sum.Queues, result.Queues...)
+		sum.MetadataDeleted = sum.MetadataDeleted || result.MetadataDeleted
+		if !result.More {
+			return sum, nil
+		}
+		call.After = result.Last
+	}
 }
 
 // countCursors tells how many cursors a deletion is about to forget. Apply does not count them: it only retires the id of
@@ -182,15 +200,22 @@ func (a *API) changeSubscription(r *httpfront.Request) {
 		return
 	}
 	group := r.Param("group")
-	applied, err := a.broker.Execute(deadline, &command.ChangeSubscription{Tenant: r.Tenant, Group: group, TimestampMicros: micros})
-	if err != nil {
-		a.fail(r, err)
-		return
+	call := command.ChangeSubscription{Tenant: r.Tenant, Group: group, TimestampMicros: micros}
+	updated := 0
+	for more := true; more; {
+		step := call
+		applied, err := a.broker.Execute(deadline, &step)
+		if err != nil {
+			a.fail(r, err)
+			return
+		}
+		result := applied.(*command.ChangeSubscriptionResult)
+		updated, more, call.After = updated+result.Updated, result.More, result.Last
 	}
 	answerJSON(r, 200, struct {
 		Success       bool   `json:"success"`
 		ConsumerGroup string `json:"consumerGroup"`
 		NewTimestamp  string `json:"newTimestamp"`
 		RowsUpdated   int    `json:"rowsUpdated"`
-	}{true, group, string(wire.AppendTimeMicros(nil, uint64(max(micros, 0)))), applied.(*command.ChangeSubscriptionResult).Updated})
+	}{true, group, string(wire.AppendTimeMicros(nil, uint64(max(micros, 0)))), updated})
 }

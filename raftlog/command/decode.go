@@ -51,7 +51,7 @@ func (d *decoder) command(op Opcode) (Command, error) {
 	case OpSeek:
 		return d.seek(), nil
 	case OpSubscription:
-		return ChangeSubscription{Tenant: d.uuid(), Group: d.name(), TimestampMicros: d.signed()}, nil
+		return ChangeSubscription{Tenant: d.uuid(), Group: d.name(), TimestampMicros: d.signed(), After: d.number()}, nil
 	case OpTransaction:
 		return d.transaction(), nil
 	case OpDeadLetterDelete:
@@ -195,6 +195,7 @@ func (d *decoder) deleteGroup() DeleteGroup {
 	c := DeleteGroup{Tenant: d.uuid(), Group: d.name(), Queue: d.name()}
 	flags := d.flags(2)
 	c.AllQueues, c.DeleteMetadata = bit(flags, 0), bit(flags, 1)
+	c.After = d.number()
 	return c
 }
 

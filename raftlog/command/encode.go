@@ -168,7 +168,8 @@ func (c DeleteGroup) appendTo(dst []byte) []byte {
 	dst = appendUUID(dst, c.Tenant)
 	dst = appendString(dst, c.Group)
 	dst = appendString(dst, c.Queue)
-	return appendFlags(dst, c.AllQueues, c.DeleteMetadata)
+	dst = appendFlags(dst, c.AllQueues, c.DeleteMetadata)
+	return appendNumber(dst, c.After)
 }
 
 func (c Seek) appendTo(dst []byte) []byte {
@@ -184,7 +185,8 @@ func (c Seek) appendTo(dst []byte) []byte {
 func (c ChangeSubscription) appendTo(dst []byte) []byte {
 	dst = appendUUID(dst, c.Tenant)
 	dst = appendString(dst, c.Group)
-	return appendSigned(dst, c.TimestampMicros)
+	dst = appendSigned(dst, c.TimestampMicros)
+	return appendNumber(dst, c.After)
 }
 
 func (c Transaction) appendTo(dst []byte) []byte {

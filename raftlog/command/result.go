@@ -61,6 +61,9 @@ const (
 	AckNoPartition    AckError = 3
 	AckForeignTenant  AckError = 4
 	AckUnknownOutcome AckError = 5
+	// AckTooManyDeadLetters refuses a part whose dead letters do not fit one entry: nothing of it happened, smaller calls
+	// will do.
+	AckTooManyDeadLetters AckError = 6
 )
 
 // AckVerdict is the answer to one item of an ack (messaging 6.3).
@@ -126,6 +129,9 @@ type DeleteGroupResult struct {
 	Partitions      int
 	MetadataDeleted bool
 	Queues          []string
+	// More tells that queues above Last are still to be visited.
+	More bool
+	Last uint64
 }
 
 // SeekResult says how many cursors moved; More tells that partitions above Last are still to be visited.
@@ -138,6 +144,9 @@ type SeekResult struct {
 // ChangeSubscriptionResult counts the changed registrations.
 type ChangeSubscriptionResult struct {
 	Updated int
+	// More tells that queues above Last are still to be visited.
+	More bool
+	Last uint64
 }
 
 // TransactionResult is a committed or rolled back transaction.

@@ -227,6 +227,8 @@ type DeleteGroup struct {
 	Queue          string
 	AllQueues      bool
 	DeleteMetadata bool
+	// After leaves out the queues up to that id: one command visits a bounded number of them.
+	After uint64
 }
 
 // Seek moves the cursors of a group (messaging 10.5). One command moves a bounded number of partitions; the result says
@@ -249,6 +251,8 @@ type ChangeSubscription struct {
 	Tenant          Tenant
 	Group           string
 	TimestampMicros int64
+	// After leaves out the queues up to that id, as in DeleteGroup.
+	After uint64
 }
 
 // Transaction takes effect whole or not at all (messaging 8).

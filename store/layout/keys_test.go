@@ -54,6 +54,7 @@ func TestGoldenKeys(t *testing.T) {
 		{"DeadLetter", DeadLetter(1, id), "d" + one + lease},
 		{"DeadLettersOf", DeadLettersOf(1), "d" + one},
 		{"DeadLetterPlace", DeadLetterPlace(1, 2, 3), "D" + one + two + three},
+		{"DeadLetterPlacesOf", DeadLetterPlacesOf(1), "D" + one},
 		{"DeadLetterID", DeadLetterID(id), "e" + lease},
 		{"DeadLetterTxid", DeadLetterTxid(1, hash, id), "E" + one + hashed + lease},
 		{"DeadLettersAt", DeadLettersAt(1, hash), "E" + one + hashed},

@@ -213,9 +213,6 @@ func (m *Machine) DeleteQueue(w Writer, tenant command.Tenant, name string) *Que
 	}
 	delete(m.queues, queue.ID)
 	delete(m.byName, queueKey{tenant, name})
-	for _, group := range m.groups[queue.ID] {
-		w.Delete(layout.Group(queue.ID, group.ID))
-	}
 	delete(m.groups, queue.ID)
 	w.Delete(layout.Queue(queue.ID))
 	w.Put(layout.Trash(queue.ID, 0), []byte{})

@@ -34,7 +34,13 @@ type Writer interface {
 
 // inlineBytes is the largest message that is kept in the row itself. A larger one becomes a chunk of its own, which keeps
 // its bucket alive as long as the dead letter.
-const inlineBytes = 16 << 10
+const inlineBytes = 1 << 10
+
+// Rows and RowBytes are what a dead letter takes in the main database at most, its error text aside.
+const (
+	Rows     = 4
+	RowBytes = 4 << 10
+)
 
 // Row is a dead letter as stored.
 type Row struct {

@@ -18,11 +18,21 @@ type identity struct {
 
 // appendTransactionID appends the transaction id of a message.
 func appendTransactionID(dst []byte, run string, id identity) []byte {
+	dst = appendTransactionPrefix(dst, run, id)
+	dst = strconv.AppendUint(dst, uint64(id.sequence), identityBase)
+	return appendTransactionSuffix(dst, id)
+}
+
+// appendTransactionPrefix appends what stands before the number of the message.
+func appendTransactionPrefix(dst []byte, run string, id identity) []byte {
 	dst = append(dst, run...)
 	dst = append(dst, '-')
 	dst = strconv.AppendUint(dst, uint64(id.lane), identityBase)
-	dst = append(dst, '-')
-	dst = strconv.AppendUint(dst, uint64(id.sequence), identityBase)
+	return append(dst, '-')
+}
+
+// appendTransactionSuffix appends what stands behind the number of the message.
+func appendTransactionSuffix(dst []byte, id identity) []byte {
 	dst = append(dst, '-')
 	return strconv.AppendInt(dst, id.scheduledUs, identityBase)
 }
@@ -65,16 +75,23 @@ func parseBase36(text []byte) (value uint64, rest []byte, found bool) {
 	return value, text[i:], i > 0 && i == len(text)
 }
 
-// payloadMarker is the text that must stand in the payload of a message, whatever the broker did to its white space.
+// A payload is {"d":"<lane>.<sequence>.<pad>"}: one member, so that it costs a broker no more than other payloads, and the
+// identity at a place where no white space can get in between.
+const (
+	payloadHead = `{"d":"`
+	payloadTail = `"}`
+)
+
+// appendPayloadMarker appends the text that must stand in the payload of a message.
 func appendPayloadMarker(dst []byte, id identity) []byte {
 	dst = append(dst, '"')
 	dst = strconv.AppendUint(dst, uint64(id.lane), identityBase)
 	dst = append(dst, '.')
 	dst = strconv.AppendUint(dst, uint64(id.sequence), identityBase)
-	return append(dst, '"')
+	return append(dst, '.')
 }
 
-// pad is the filler of payloads: letters that do not compress to nothing and need no escapes.
+// makePad makes the filler of payloads: letters that do not compress to nothing and need no escapes.
 func makePad(sizeBytes int) []byte {
 	pad := make([]byte, sizeBytes)
 	state := uint32(2463534242) // xorshift; any odd start
@@ -85,17 +102,6 @@ func makePad(sizeBytes int) []byte {
 		pad[i] = 'a' + byte(state%26)
 	}
 	return pad
-}
-
-// appendPayload appends a JSON object of exactly sizeBytes bytes that carries the identity.
-func appendPayload(dst []byte, id identity, pad []byte, sizeBytes int) []byte {
-	const head, middle, tail = `{"id":`, `,"pad":"`, `"}`
-	start := len(dst)
-	dst = append(dst, head...)
-	dst = appendPayloadMarker(dst, id)
-	dst = append(dst, middle...)
-	dst = append(dst, pad[:sizeBytes-(len(dst)-start)-len(tail)]...)
-	return append(dst, tail...)
 }
 
 // carriesMarker tells whether a delivered payload is still the one that was pushed under id, as far as its identity and

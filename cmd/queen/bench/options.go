@@ -25,7 +25,7 @@ const (
 	maxBatch      = 100_000    // messages of one request
 	maxSizeBytes  = 16 << 20   // one payload
 	// minSizeBytes leaves room for the identity that every payload carries.
-	minSizeBytes = 48
+	minSizeBytes = 24
 	// maxClaimedPartitions is the most that one pop may claim (messaging 5.2).
 	maxClaimedPartitions = 64
 	maxPopWait           = time.Minute // messaging 5.2

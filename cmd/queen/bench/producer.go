@@ -17,6 +17,7 @@ type producer struct {
 	request    *fasthttp.Request
 	picker     lanePicker
 	next       []uint32 // the next number of each of its lanes
+	template   itemTemplate
 	body       []byte
 	batch      []identity // of the body
 }
@@ -101,32 +102,63 @@ func (p *producer) push(settle context.Context, scheduledUs int64) {
 
 // compose builds the body of the next batch.
 func (p *producer) compose(scheduledUs int64) {
-	r := p.run
 	body := append(p.body[:0], `{"items":[`...)
 	p.batch = p.batch[:0]
 	i := p.picker.any()
-	for m := range r.options.Batch {
+	for m := range p.run.options.Batch {
 		if m > 0 {
 			body = append(body, ',')
-			if r.options.Spread {
-				i = p.picker.next(i)
-			}
 		}
-		id := identity{lane: r.lanes.lane(p.number, i), sequence: p.next[i], scheduledUs: scheduledUs}
+		if m > 0 && p.run.options.Spread {
+			i = p.picker.next(i)
+		}
+		id := identity{lane: p.run.lanes.lane(p.number, i), sequence: p.next[i], scheduledUs: scheduledUs}
+		if m == 0 || p.run.options.Spread {
+			p.template.prepare(p.run, id)
+		}
 		p.next[i]++
 		p.batch = append(p.batch, id)
-		partition := r.lanes.partition(id.lane)
-		body = append(body, `{"queue":`...)
-		body = append(body, r.quotedQueues[r.lanes.queue(partition)]...)
-		body = append(body, `,"partition":"`...)
-		body = r.lanes.appendPartitionName(body, partition)
-		body = append(body, `","transactionId":"`...)
-		body = appendTransactionID(body, r.id, id)
-		body = append(body, `","payload":`...)
-		body = appendPayload(body, id, r.pad, r.options.SizeBytes)
-		body = append(body, '}')
+		body = p.template.appendItem(body, p.run, id.sequence)
 	}
 	p.body = append(body, "]}"...)
+}
+
+// itemTemplate holds the parts of an item that all messages of one lane and one batch share: everything but the number.
+type itemTemplate struct {
+	beforeTransactionNumber []byte
+	beforePayloadNumber     []byte
+	payloadPrefixBytes      int // of the payload, up to its number
+}
+
+func (t *itemTemplate) prepare(r *run, id identity) {
+	partition := r.lanes.partition(id.lane)
+	head := append(t.beforeTransactionNumber[:0], `{"queue":`...)
+	head = append(head, r.quotedQueues[r.lanes.queue(partition)]...)
+	head = append(head, `,"partition":"`...)
+	head = r.lanes.appendPartitionName(head, partition)
+	head = append(head, `","transactionId":"`...)
+	t.beforeTransactionNumber = appendTransactionPrefix(head, r.id, id)
+
+	middle := appendTransactionSuffix(t.beforePayloadNumber[:0], id)
+	middle = append(middle, `","payload":`...)
+	payloadStart := len(middle)
+	middle = append(middle, payloadHead...)
+	middle = strconv.AppendUint(middle, uint64(id.lane), identityBase)
+	t.beforePayloadNumber = append(middle, '.')
+	t.payloadPrefixBytes = len(t.beforePayloadNumber) - payloadStart
+}
+
+// appendItem appends one item whose payload has exactly the size that the run wants.
+func (t *itemTemplate) appendItem(dst []byte, r *run, sequence uint32) []byte {
+	dst = append(dst, t.beforeTransactionNumber...)
+	dst = strconv.AppendUint(dst, uint64(sequence), identityBase)
+	dst = append(dst, t.beforePayloadNumber...)
+	payloadStart := len(dst) - t.payloadPrefixBytes
+	dst = strconv.AppendUint(dst, uint64(sequence), identityBase)
+	dst = append(dst, '.')
+	dst = append(dst, r.pad[:r.options.SizeBytes-(len(dst)-payloadStart)-len(payloadTail)]...)
+	dst = append(dst, payloadTail...)
+	return append(dst, '}')
 }
 
 // account counts what the broker said about the batch. repeated is set when an earlier attempt may have stored it.

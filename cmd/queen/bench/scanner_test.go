@@ -27,18 +27,53 @@ func TestTransactionIDRoundTrip(t *testing.T) {
 	}
 }
 
-func TestPayloadHasTheWantedSizeAndIdentity(t *testing.T) {
+func TestComposedItemsHaveSizeAndIdentity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		size := rapid.IntRange(minSizeBytes, 2000).Draw(t, "size")
-		who := identity{lane: rapid.Uint32().Draw(t, "lane"), sequence: rapid.Uint32().Draw(t, "sequence")}
-		payload := appendPayload(nil, who, makePad(size), size)
-		if len(payload) != size || !json.Valid(payload) || !carriesMarker(payload, who, size) {
-			t.Fatalf("payload %s", payload)
+		options := Defaults()
+		options.SizeBytes = rapid.IntRange(minSizeBytes, 2000).Draw(t, "size")
+		options.Spread = rapid.Bool().Draw(t, "spread")
+		options.Queue, options.Queues = "q\"", rapid.IntRange(1, 3).Draw(t, "queues")
+		r, err := newRun(options)
+		if err != nil {
+			t.Fatal(err)
 		}
-		other := who
-		other.sequence++
-		if carriesMarker(payload, other, size) || carriesMarker(payload[:size-1], who, size) {
-			t.Fatal("another payload passes for this one")
+		p, err := newProducer(r, rapid.IntRange(0, options.Clients-1).Draw(t, "producer"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := rapid.Uint32Range(0, maxUint32-100).Draw(t, "first number")
+		for i := range p.next {
+			p.next[i] = first
+		}
+		p.compose(rapid.Int64Range(0, 1<<45).Draw(t, "scheduled"))
+		var body struct {
+			Items []struct {
+				Queue, Partition, TransactionID string
+				Payload                         json.RawMessage
+			}
+		}
+		if err := json.Unmarshal(p.body, &body); err != nil || len(body.Items) != options.Batch {
+			t.Fatalf("%s: %d items, %v", p.body, len(body.Items), err)
+		}
+		partitions := map[string]bool{}
+		for i, item := range body.Items {
+			partition := r.lanes.partition(p.batch[i].lane)
+			if item.TransactionID != string(appendTransactionID(nil, r.id, p.batch[i])) || item.Queue != r.queues[r.lanes.queue(partition)] ||
+				item.Partition != string(r.lanes.appendPartitionName(nil, partition)) {
+				t.Fatalf("item %d is %+v, want %+v in partition %d", i, item, p.batch[i], partition)
+			}
+			if len(item.Payload) != options.SizeBytes || !carriesMarker(item.Payload, p.batch[i], options.SizeBytes) {
+				t.Fatalf("payload %s of %+v", item.Payload, p.batch[i])
+			}
+			other := p.batch[i]
+			other.sequence++
+			if carriesMarker(item.Payload, other, options.SizeBytes) || carriesMarker(item.Payload[:len(item.Payload)-1], p.batch[i], options.SizeBytes) {
+				t.Fatal("another payload passes for this one")
+			}
+			partitions[item.Queue+"/"+item.Partition] = true
+		}
+		if want := map[bool]int{true: options.Batch, false: 1}[options.Spread]; len(partitions) != want {
+			t.Fatalf("the batch went to %d partitions, want %d", len(partitions), want)
 		}
 	})
 }

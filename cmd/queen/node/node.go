@@ -188,6 +188,7 @@ func (n *Node) openLog(context.Context) error {
 		RequestIDWindowSeconds: uint32(n.config.RaftRequestIDWindowSeconds),
 	}
 	options.Settings.PartitionCleanupDays = cleanupDays(&n.config)
+	options.MaxEntryKeys, options.MaxEntryStateBytes = actors.MaxEntryKeys, actors.MaxEntryStateBytes
 	options.LastStampMicros = lastStamp
 	options.Logger = n.log
 	if n.raft, err = raftlog.Open(options, stateMachine{n.broker}); err != nil {

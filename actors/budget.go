@@ -1,0 +1,102 @@
+package actors
+
+import (
+	"queen/raftlog/command"
+	"queen/store"
+)
+
+// What one entry writes must fit one store transaction and one block (architecture 7). What a command will write at most
+// is estimated before it is proposed (weigh); where only apply can know, because it depends on stored messages, it looks
+// at what the batch holds so far and refuses or postpones the rest. Both are functions of the log alone.
+const (
+	// MaxEntryKeys and MaxEntryStateBytes are what the commands of an entry may write by their estimates.
+	MaxEntryKeys       = store.MaxBatchKeys * 3 / 4
+	MaxEntryStateBytes = store.MaxBatchBytes / 2
+	// unforeseenKeys, unforeseenBytes and unforeseenChunkBytes bound the batch up to which apply lets commands write what
+	// their estimates leave out: dead letters, and hashes that retention moves.
+	unforeseenKeys       = store.MaxBatchKeys * 7 / 8
+	unforeseenBytes      = store.MaxBatchBytes * 3 / 4
+	unforeseenChunkBytes = store.MaxBlockBytes / 2
+)
+
+// fits tells whether the batch has room for something that no estimate has foreseen. An empty block takes any one message.
+func (a *apply) fits(keys, bytes, chunkBytes int) bool {
+	k, b, c := a.batch.Size()
+	return k+keys <= unforeseenKeys && b+bytes <= unforeseenBytes && (c+chunkBytes <= unforeseenChunkBytes || c == 0)
+}
+
+const (
+	// rowBytes is about what a small row takes with its key.
+	rowBytes = 128
+	// groupKeys are the rows of a push to a new partition: identity, name, UUID, head, page; and its share of the rows that
+	// a command writes once.
+	groupKeys = 6
+	// groupBytes is what they take without names and hashes: mostly the references inside the head.
+	groupBytes = 1600
+	// hashBytes is the txid hash of a message.
+	hashBytes = 16
+	// hashedMessages is how many messages of one append leave hashes in rows.
+	hashedMessages = 1024
+	// partKeys are the rows of an ack of one partition: cursor, memory of the release, lease.
+	partKeys = 3
+	// partBytes is what they take without items, of which at most releasedItems are remembered.
+	partBytes     = 1200
+	releasedItems = 16_384
+	// positionKeys are the rows of a position write that makes partition, group and cursor.
+	positionKeys = 10
+)
+
+// weigh estimates the keys and bytes that a command writes into the main database, from above.
+func weigh(c command.Command) (keys, bytes int) {
+	switch c := c.(type) {
+	case *command.Push:
+		return weighGroups(c.Groups)
+	case *command.Ack:
+		return weighParts(c.Parts)
+	case *command.Claim:
+		for i := range c.Parts {
+			keys += 4 + 4*len(c.Parts[i].Targets)
+		}
+		bytes = keys * partBytes
+	case *command.HandBack:
+		keys, bytes = 2*len(c.Parts), 2*len(c.Parts)*partBytes
+	case *command.Transaction:
+		keys, bytes = weighGroups(c.Pushes)
+		for i := range c.Acks {
+			k, b := weighParts([]command.AckPart{c.Acks[i].AckPart})
+			keys, bytes = keys+k, bytes+b
+		}
+		for i := range c.Positions {
+			keys, bytes = keys+positionKeys, bytes+groupBytes+2*len(c.Positions[i].Metadata)
+		}
+	case *command.Seek:
+		keys, bytes = partKeys*seekStep, partKeys*seekStep*rowBytes*4
+	case *command.DeleteGroup, *command.ChangeSubscription:
+		keys, bytes = 4*catalogStep, 8*catalogStep*rowBytes
+	case *command.DeadLetterDelete:
+		keys, bytes = 4*purgeStep, 4*purgeStep*rowBytes
+	case *command.Retain:
+		keys, bytes = 4*len(c.Partitions), 4*len(c.Partitions)*rowBytes
+	case *command.Sweep:
+		keys, bytes = 4*int(c.MaxKeys), 4*int(c.MaxKeys)*rowBytes
+	default:
+		keys, bytes = 16, 16*rowBytes*4
+	}
+	return keys, bytes
+}
+
+func weighGroups(groups []command.PushGroup) (keys, bytes int) {
+	for i := range groups {
+		keys += groupKeys
+		bytes += groupBytes + 3*len(groups[i].Partition) + hashBytes*int(min(groups[i].Count, hashedMessages))
+	}
+	return keys, bytes
+}
+
+func weighParts(parts []command.AckPart) (keys, bytes int) {
+	for i := range parts {
+		keys += partKeys
+		bytes += partBytes + 9*min(len(parts[i].Items), releasedItems)
+	}
+	return keys, bytes
+}

@@ -1,0 +1,72 @@
+package raftlog
+
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Observer is told how long the steps of the write path take, for metrics. Its methods are called by the goroutines of
+// the write path: they must be quick and must not call the Node.
+type Observer interface {
+	// CommandWaited tells how long one command waited for the proposer.
+	CommandWaited(waited time.Duration)
+	// EntryProposed tells the size of one entry that goes into the log.
+	EntryProposed(commands, bytes int)
+	// EntryCommitted tells how long an entry of this leader took from its proposal to its commit.
+	EntryCommitted(took time.Duration)
+	// LogFlushed tells how long one flush of a log file took.
+	LogFlushed(took time.Duration)
+}
+
+// unobserved is the observer of a Node that was given none.
+type unobserved struct{}
+
+func (unobserved) CommandWaited(time.Duration)  {}
+func (unobserved) EntryProposed(int, int)       {}
+func (unobserved) EntryCommitted(time.Duration) {}
+func (unobserved) LogFlushed(time.Duration)     {}
+
+// observer is the one that was given, or one that does nothing.
+func (o *Options) observer() Observer {
+	if o.Observer == nil {
+		return unobserved{}
+	}
+	return o.Observer
+}
+
+// observe reports the batch that goes into the log as an entry of so many bytes.
+func (b *batch) observe(observer Observer, now time.Duration, bytes int) {
+	for i := range b.items {
+		if arrived := b.items[i].arrived; arrived > 0 {
+			observer.CommandWaited(now - arrived)
+		}
+	}
+	observer.EntryProposed(len(b.items), bytes)
+}
+
+// observeCommits reports the entries of this leader's term that have just been committed.
+func (n *Node) observeCommits(logs []*raft.Log) {
+	if n.options.Observer == nil {
+		return
+	}
+	term, _, _, _ := n.proposer.leadership()
+	for _, log := range logs {
+		if log.Type == raft.LogCommand && log.Term == term && !log.AppendedAt.IsZero() {
+			n.options.Observer.EntryCommitted(time.Since(log.AppendedAt))
+		}
+	}
+}
+
+// countLeaders counts the leaders that this node hears of, itself included.
+func (n *Node) countLeaders() {
+	var last raft.ServerID
+	n.raft.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
+		// Called by one goroutine of the library at a time, which must not be held up.
+		if seen, ok := o.Data.(raft.LeaderObservation); ok && seen.LeaderID != "" && seen.LeaderID != last {
+			last = seen.LeaderID
+			n.leaders.Add(1)
+		}
+		return false
+	}))
+}
