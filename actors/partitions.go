@@ -24,8 +24,9 @@ type partitions struct {
 	hand int
 }
 
-// partitionsActive bounds the partitions in memory: about 1.5 KiB each with a small dedup index.
-const partitionsActive = 200_000
+// partitionsActive bounds the partitions in memory: about 2 KiB each in some twenty objects, which the garbage collector
+// visits again and again. Activation costs a few microseconds, so a larger number buys little.
+const partitionsActive = 50_000
 
 func newPartitions(system *System, limit int) *partitions {
 	return &partitions{system: system, limit: limit, active: map[uint64]*partitionActor{}}

@@ -93,7 +93,7 @@ func BenchmarkCommit256KiB(b *testing.B) {
 				panic(err)
 			}
 		})
-		if i%1000 == 999 {
+		if i%200 == 199 {
 			durable(b, s)
 		}
 	}

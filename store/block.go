@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"slices"
 )
 
 // A block is the one record that holds all chunks of an entry: version, chunk count, then for each ordinal its offset
@@ -33,9 +34,9 @@ func blockBytes(chunks []chunkSlot) int {
 	return n
 }
 
-// encodeBlock builds the block of an entry; slots carry their checksums already.
-func encodeBlock(chunks []chunkSlot) []byte {
-	block := make([]byte, 0, blockBytes(chunks))
+// appendBlock appends the block of an entry to an empty buffer; slots carry their checksums already.
+func appendBlock(block []byte, chunks []chunkSlot) []byte {
+	block = slices.Grow(block, blockBytes(chunks))
 	block = append(block, blockVersion)
 	block = binary.BigEndian.AppendUint32(block, uint32(len(chunks)))
 	offset := blockHeaderBytes + blockChunkBytes*len(chunks)

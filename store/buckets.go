@@ -28,11 +28,17 @@ type buckets struct {
 	current uint32 // where the committer writes
 	closed  bool
 
+	// block is the committer's buffer. Badger has copied a block when its commit returns.
+	block []byte
+
 	ahead chan uint32   // a bucket to open ahead of need; capacity 1
 	wake  chan struct{} // housekeeping; capacity 1
 	quit  chan struct{}
 	work  sync.WaitGroup
 }
+
+// keptBlockBytes is the largest block whose buffer is kept for the next one: entries are rarely larger (cluster 1.6).
+const keptBlockBytes = 1 << 20
 
 // deadBucket lost its last chunk at an index.
 type deadBucket struct {
@@ -139,7 +145,11 @@ func (s *buckets) write(b *Batch) error {
 	defer s.release(target)
 	txn := target.db.NewTransactionAt(b.index, true)
 	defer txn.Discard()
-	if err := txn.Set(blockKey(b.index), encodeBlock(b.chunks)); err != nil {
+	block := appendBlock(s.block[:0], b.chunks)
+	if cap(block) <= keptBlockBytes {
+		s.block = block
+	}
+	if err := txn.Set(blockKey(b.index), block); err != nil {
 		return fmt.Errorf("add block to bucket %d: %w", b.bucket, err)
 	}
 	if err := txn.CommitAt(b.index, nil); err != nil {

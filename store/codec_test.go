@@ -24,7 +24,7 @@ func TestGoldenFormats(t *testing.T) {
 		{},
 		{data: []byte("cde"), sum: chunkSum(7, 2, []byte("cde")), set: true},
 	}
-	hexOf(t, "block", encodeBlock(chunks), "0100000003"+
+	hexOf(t, "block", appendBlock(nil, chunks), "0100000003"+
 		"0000002900000002"+"784dd99c"+"0000002b00000000"+"00000000"+"0000002b00000003"+"401e8a8f"+"6162636465")
 
 	hexOf(t, "row", appendRow(nil, []byte("key"), []byte("value")), "76616c7565"+"e8008944")
@@ -90,7 +90,7 @@ func TestEveryFlippedBitThatMattersToAChunkIsSeen(t *testing.T) {
 	for i, d := range data {
 		chunks = append(chunks, chunkSlot{data: d, sum: chunkSum(9, uint32(i), d), set: true})
 	}
-	block := encodeBlock(chunks)
+	block := appendBlock(nil, chunks)
 	for bit := range len(block) * 8 {
 		bad := bytes.Clone(block)
 		bad[bit/8] ^= 1 << (bit % 8)
@@ -111,7 +111,7 @@ func TestEveryFlippedBitThatMattersToAChunkIsSeen(t *testing.T) {
 }
 
 func FuzzChunkOf(f *testing.F) {
-	f.Add(encodeBlock([]chunkSlot{{data: []byte("ab")}, {}}), uint64(1), uint32(0), uint32(2))
+	f.Add(appendBlock(nil, []chunkSlot{{data: []byte("ab")}, {}}), uint64(1), uint32(0), uint32(2))
 	f.Fuzz(func(t *testing.T, block []byte, entry uint64, ordinal, length uint32) {
 		chunk, err := chunkOf(block, ChunkRef{Entry: entry, Ordinal: ordinal, Bytes: length})
 		if err == nil && uint32(len(chunk)) != length {

@@ -168,19 +168,11 @@ func (s *scene) needNothing() {
 // positionOf reads the next offset of this reader in its partition; ok is false without a cursor (10.7).
 func (s *scene) positionOf() (next int, ok bool) {
 	s.t.Helper()
-	var answer struct {
-		Entries []struct{ Offset *int }
-	}
-	body := map[string]any{"entries": []any{map[string]any{"queue": s.queue, "partition": s.partition}}}
-	reply := s.client.Post("/api/v1/consumer-groups/"+url.PathEscape(s.groupName())+"/positions", body)
-	need(s.t, reply, 200)
-	if err := reply.Decode(&answer); err != nil || len(answer.Entries) != 1 {
-		s.t.Fatalf("want one position, got %v (%v)", reply, err)
-	}
-	if answer.Entries[0].Offset == nil {
+	stored := storedPosition(s.t, s)
+	if stored.Offset == nil {
 		return 0, false
 	}
-	return *answer.Entries[0].Offset, true
+	return *stored.Offset, true
 }
 
 func (s *scene) groupName() string {

@@ -36,7 +36,7 @@ type Moment struct {
 }
 
 // partitionsRemembered bounds the catalog's memory of partitions: about 200 bytes each.
-const partitionsRemembered = 1 << 17
+const partitionsRemembered = 1 << 16
 
 type queueKey struct {
 	tenant command.Tenant
