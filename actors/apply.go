@@ -54,13 +54,16 @@ type apply struct {
 	header  *command.Header
 	now     uint64
 	minted  uint64
-	touched []*Handle
+	touched []*Handle // by the entry; command resets those of its own
 	wakes   map[uint64]*appendedNote
 	publish map[uint64]struct{}
 	after   []func()
+	// holdsBefore are the holds as the entry found them.
+	holdsBefore cursor.Holds
 }
 
-// attempts is how often a command is tried when actors die under it, before that is an apply failure (architecture 5).
+// attempts is how often a command is tried when actors die under it, and an entry when the apply actor dies, before that
+// is an apply failure (architecture 5).
 const attempts = 3
 
 // ErrApplyFailed wraps the reason why an entry cannot be applied. The group stops; the process stays up (cluster 13).
@@ -75,7 +78,9 @@ var (
 type applyEntry struct {
 	index, term uint64
 	data        []byte
-	err         error
+	// done is set when the entry has been handed to the store or cannot be applied: then it is not tried again.
+	done bool
+	err  error
 }
 
 // Receive implements Behavior.
@@ -84,7 +89,26 @@ func (a *apply) Receive(message any) {
 	if !ok {
 		panic("BUG: apply actor got a message it does not know")
 	}
+	a.abandon() // what an apply actor that died has left
 	m.err = a.entry(m.index, m.term, m.data)
+	m.done = true
+	if m.err != nil {
+		a.abandon()
+	}
+}
+
+// abandon forgets an entry that was begun and not handed over, with everything that actors remember of it.
+func (a *apply) abandon() {
+	if a.batch == nil {
+		return
+	}
+	a.batch.Discard()
+	a.batch = nil
+	for _, handle := range a.touched {
+		handle.Reset()
+	}
+	a.holds = a.holdsBefore
+	a.publishHolds()
 }
 
 func (a *apply) entry(index, term uint64, data []byte) error {
@@ -93,27 +117,36 @@ func (a *apply) entry(index, term uint64, data []byte) error {
 		return fmt.Errorf("decode entry %d: %w: %w", index, ErrApplyFailed, err)
 	}
 	a.batch, a.term, a.header = a.store.Begin(index, term), term, &entry.Header
+	a.touched, a.wakes, a.after, a.holdsBefore = a.touched[:0], nil, nil, a.holds
+	clear(a.publish)
 	results := make([]command.Result, len(entry.Items))
 	for i := range entry.Items {
 		a.now = entry.Header.StampMicros + uint64(i)
+		a.system.chaos.begin()
 		if results[i], err = a.command(entry.Items[i].Command); err != nil {
 			return fmt.Errorf("apply command %d of entry %d: %w: %w", i, index, ErrApplyFailed, err)
 		}
 	}
 	a.lastStamp = max(a.lastStamp, a.now)
 	a.batch.Put(stampKey, binary.BigEndian.AppendUint64(nil, a.lastStamp))
-	a.wake()
-	after := a.after
-	a.after = nil
+	a.handOver(&entry, results)
+	return nil
+}
+
+// handOver gives the batch of the entry to the store. Only what can be read is told: groups and readers are woken, then
+// requests answered, when the store has committed it. So a group that becomes active meanwhile finds the messages with
+// its scan, and nobody who has an answer misses what it promises.
+func (a *apply) handOver(entry *command.Entry, results []command.Result) {
+	batch, wakes, after := a.batch, a.wakes, a.after
 	committed := make(chan error, 1)
-	a.committed = committed
+	a.batch, a.committed = nil, committed
 	handed := time.Now()
-	a.store.Commit(a.batch, func(err error) {
+	a.store.Commit(batch, func(err error) {
 		defer func() { committed <- err }()
 		if err != nil {
 			return // flush tells the log; the requests stay unanswered until their deadline
 		}
-		// Before anybody is answered: who has an answer finds what it promises.
+		a.wake(wakes)
 		for _, f := range after {
 			f()
 		}
@@ -123,8 +156,6 @@ func (a *apply) entry(index, term uint64, data []byte) error {
 			a.pending.resolve(entry.Items[i].Request, results[i])
 		}
 	})
-	a.batch = nil
-	return nil
 }
 
 // flush waits for the store to commit the newest entry, and with it all before.
@@ -146,8 +177,8 @@ func (a *apply) command(c command.Command) (command.Result, error) {
 	var err error
 	for range attempts {
 		mark := a.batch.Mark()
-		a.minted, a.touched = 0, a.touched[:0]
-		wakes, after := a.wakes, len(a.after)
+		a.minted = 0
+		wakes, after, touched := a.wakes, len(a.after), len(a.touched)
 		a.wakes = nil
 		var result command.Result
 		if result, err = a.execute(c); err == nil {
@@ -163,7 +194,7 @@ func (a *apply) command(c command.Command) (command.Result, error) {
 		a.batch.Rollback(mark)
 		a.wakes, a.after = wakes, a.after[:after]
 		clear(a.publish)
-		for _, handle := range a.touched {
+		for _, handle := range a.touched[touched:] {
 			handle.Reset()
 		}
 	}
@@ -220,10 +251,14 @@ func (a *apply) termStart(c *command.TermStart) (command.Result, error) {
 	a.holds = a.holds.Begin(cursor.TermHold{
 		Term: a.term, HoldMicros: uint64(c.HoldMs) * 1000, PriorMicros: a.lastStamp,
 	})
-	holds := a.holds
-	a.published.Store(&holds)
+	a.publishHolds()
 	a.batch.Put(holdsKey, a.holds.AppendTo(nil))
 	return command.Done{}, nil
+}
+
+func (a *apply) publishHolds() {
+	holds := a.holds
+	a.published.Store(&holds)
 }
 
 func (a *apply) publishedHolds() cursor.Holds {
@@ -340,16 +375,18 @@ func (a *apply) mergeWakes(earlier map[uint64]*appendedNote) {
 	a.wakes = earlier
 }
 
-// wake tells the groups that are awake what the entry brought, one message per group.
-func (a *apply) wake() {
-	if a.arrivals.waiting.Load() > 0 && len(a.wakes) > 0 {
-		stored := slices.Collect(maps.Keys(a.wakes))
-		a.after = append(a.after, func() { a.arrivals.announce(stored) })
+// wake tells the groups that are in memory what an entry brought, one message per group. It runs in the committer of the
+// store.
+func (a *apply) wake(wakes map[uint64]*appendedNote) {
+	if len(wakes) == 0 {
+		return
 	}
-	for queueID, note := range a.wakes {
+	for queueID, note := range wakes {
 		for _, actor := range a.groups.of(queueID) {
 			actor.Tell(note)
 		}
 	}
-	a.wakes = nil
+	if a.arrivals.waiting.Load() > 0 {
+		a.arrivals.announce(slices.Collect(maps.Keys(wakes)))
+	}
 }

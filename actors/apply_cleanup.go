@@ -20,7 +20,9 @@ func idleSince(messages, lastStampMicros, nowMicros uint64, days uint32) bool {
 func (a *apply) cleanUp(queue *catalog.Queue, p *catalog.Partition) error {
 	idle := false
 	err := a.inPartition(queue, p, func(m *partition.Machine) error {
-		idle = idleSince(m.Tail()-m.LogStart(), m.LastStampMicros(), a.now, a.header.Settings.PartitionCleanupDays) &&
+		// A position write makes a partition that nothing was ever stored in.
+		last := max(m.LastStampMicros(), p.CreatedMicros)
+		idle = idleSince(m.Tail()-m.LogStart(), last, a.now, a.header.Settings.PartitionCleanupDays) &&
 			!m.HoldsHashes(a.now, a.hashWindowMicros(&queue.Options))
 		return nil
 	})

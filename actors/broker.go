@@ -153,8 +153,7 @@ func (b *Broker) load() error {
 			return fmt.Errorf("load holds: %w", err)
 		}
 	}
-	holds := b.machine.holds
-	b.machine.published.Store(&holds)
+	b.machine.publishHolds()
 	b.machine.lastStamp, err = b.LastStampMicros()
 	return err
 }
@@ -195,15 +194,19 @@ func (b *Broker) Stop() {
 // AnswerParked ends the wait of every parked pop, as if its time were over (cluster 17.1.3).
 func (b *Broker) AnswerParked() { b.stop() }
 
-// Apply executes one committed entry; called by the log, in order, from one goroutine.
+// Apply executes one committed entry; called by the log, in order, from one goroutine. An apply actor that dies begins the
+// entry again with a clean slate. The error wraps ErrApplyFailed, or ErrCrashed when the deaths do not end.
 func (b *Broker) Apply(index, term uint64, data []byte) error {
 	m := &applyEntry{index: index, term: term, data: data}
 	began := time.Now()
-	if err := b.apply.Call(m); err != nil {
-		return fmt.Errorf("apply entry %d: %w", index, err)
+	var err error
+	for range attempts {
+		if err = b.apply.Call(m); err == nil || m.done {
+			b.config.Observer.EntryApplied(time.Since(began))
+			return m.err
+		}
 	}
-	b.config.Observer.EntryApplied(time.Since(began))
-	return m.err
+	return fmt.Errorf("apply entry %d: %w: %w", index, ErrApplyFailed, err)
 }
 
 // Flush returns when everything that Apply has executed can be read; called by the log after the entries it had at hand.

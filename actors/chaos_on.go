@@ -7,20 +7,57 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"sync"
 )
 
-// killOneIn is how many passages of a chaos point there are to one death, from QUEEN_TEST_ACTOR_KILL_ONE_IN.
-var killOneIn = func() int {
-	n, err := strconv.Atoi(os.Getenv("QUEEN_TEST_ACTOR_KILL_ONE_IN"))
-	if err != nil || n < 1 {
-		return 5000
-	}
-	return n
-}()
+// chaosOneIn is how many passages of a chaos point there are to one death when the environment names no number.
+const chaosOneIn = 5000
 
-// chaosPoint kills the actor now and then: before it has seen a message, or after it has done all of its work.
-func chaosPoint(kind Kind) {
-	if rand.IntN(killOneIn) == 0 {
-		panic(fmt.Sprintf("chaos: %s actor killed", kind))
+// chaos kills actors at random: before they see a message, or after they have done all of their work. It never kills so
+// often in one command that the command fails: that would be an apply failure, which is a matter of its own.
+type chaos struct {
+	mu sync.Mutex
+	// strikes decides over one passage; nil reads the rate from QUEEN_TEST_ACTOR_KILL_ONE_IN with the first one.
+	strikes func(Kind) bool
+	// deaths counts since the apply actor has taken up its command.
+	deaths int
+	killed map[Kind]int
+}
+
+func (c *chaos) point(kind Kind) {
+	if c.spares(kind) {
+		return
 	}
+	panic(fmt.Sprintf("chaos: %s actor killed", kind))
+}
+
+func (c *chaos) spares(kind Kind) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.strikes == nil {
+		c.strikes = atRandom()
+	}
+	if c.deaths == attempts-1 || !c.strikes(kind) {
+		return true
+	}
+	c.deaths++
+	if c.killed == nil {
+		c.killed = map[Kind]int{}
+	}
+	c.killed[kind]++
+	return false
+}
+
+func (c *chaos) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deaths = 0
+}
+
+func atRandom() func(Kind) bool {
+	oneIn, err := strconv.Atoi(os.Getenv("QUEEN_TEST_ACTOR_KILL_ONE_IN"))
+	if err != nil || oneIn < 1 {
+		oneIn = chaosOneIn
+	}
+	return func(Kind) bool { return rand.IntN(oneIn) == 0 }
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
+
 	"queen/raftlog/command"
 	"queen/store"
 	"queen/store/layout"
@@ -207,4 +209,15 @@ func partitionIDIn(r store.Reader, queueID uint64, name string) uint64 {
 		return 0
 	}
 	return layout.LastNumber(row)
+}
+
+// PartitionByUUID finds the id of a partition by the UUID that console reads show; ok is false when there is none here.
+func (b *Broker) PartitionByUUID(wanted uuid.UUID) (id uint64, ok bool) {
+	view := b.store.View()
+	defer view.Close()
+	row, err := view.Get(layout.PartitionUUID(wanted))
+	if err != nil || len(row) != 8 {
+		return 0, false
+	}
+	return layout.LastNumber(row), true
 }

@@ -62,7 +62,7 @@ type System struct {
 	running  map[Kind]*atomic.Int64
 	restarts map[Kind]*atomic.Uint64
 	deepest  map[Kind]*atomic.Int64
-	wait     sync.WaitGroup
+	chaos    chaos
 }
 
 // NewSystem starts an actor system without network, metrics provider or loggers of its own.
@@ -161,9 +161,9 @@ func (h *Handle) receive(message any) (err error) {
 			err = fmt.Errorf("%s actor: %w: %v", h.kind, ErrCrashed, cause)
 		}
 	}()
-	chaosPoint(h.kind)
+	h.system.chaos.point(h.kind)
 	h.behavior.Receive(message)
-	chaosPoint(h.kind)
+	h.system.chaos.point(h.kind)
 	return nil
 }
 

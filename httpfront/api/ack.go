@@ -33,6 +33,7 @@ func (a *API) ack(r *httpfront.Request) {
 		verdicts[i] = ackVerdict(&body.Items[i], places[i], call, result)
 	}
 	a.stats.acked(len(verdicts))
+	a.countAck(r.Tenant, call.Parts, result.Parts)
 	r.JSONOwned(200, wire.AppendAck(make([]byte, 0, len(verdicts)*answerItemBytes+2), verdicts))
 }
 

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
 	"queen/actors"
 	"queen/httpfront"
+	"queen/httpfront/api/history"
+	"queen/raftlog"
 	"queen/raftlog/command"
 )
 
@@ -28,6 +31,11 @@ type Config struct {
 	Port     int
 	// Cipher encrypts the payloads of queues that ask for it.
 	Cipher Cipher
+	// History counts and keeps rows over time; its owner closes it after the server has stopped.
+	History *history.Recorder
+	// GroupLagMaxCursors is QUEEN_METRICS_GROUP_LAG_MAX_CURSORS; SumTenants is QUEEN_METRICS_TENANT_LABEL=false.
+	GroupLagMaxCursors int
+	SumTenants         bool
 }
 
 // API are the handlers over one broker.
@@ -38,6 +46,14 @@ type API struct {
 	gate   Gate
 	node   Node
 	stats  *Stats
+
+	history *history.Recorder
+	meters  *meters
+	owners  owners
+	depths  depths
+	usage   *processUsage
+	// connected is set once the broker is there: before that only early routes are served.
+	connected atomic.Bool
 }
 
 // Cipher encrypts the payloads of queues that ask for it (messaging 4.5).
@@ -58,11 +74,29 @@ type Gate interface {
 
 // New makes the handlers. They need a broker, see Connect, before any route but the early ones is served.
 func New(config Config, node Node, gate Gate) *API {
-	return &API{config: config, node: node, gate: gate, cipher: config.Cipher, stats: NewStats(time.Now())}
+	started := time.Now()
+	a := &API{
+		config: config, node: node, gate: gate, cipher: config.Cipher, stats: NewStats(started), history: config.History,
+		owners: owners{queueIDs: map[uint64]uint64{}}, usage: newProcessUsage(started),
+	}
+	a.meters = newMeters(a, started)
+	return a
+}
+
+// Observer is told what the broker and the log do: give it to both before they start.
+func (a *API) Observer() interface {
+	actors.Observer
+	raftlog.Observer
+} {
+	return a.meters
 }
 
 // Connect gives the handlers the broker; called once, before the server opens its routes.
-func (a *API) Connect(broker *actors.Broker) { a.broker = broker }
+func (a *API) Connect(broker *actors.Broker) {
+	a.broker = broker
+	a.connected.Store(true)
+	a.history.Start(a.describeNode)
+}
 
 // fail answers with what an error of the broker means to a client.
 func (a *API) fail(r *httpfront.Request, err error) {

@@ -10,7 +10,6 @@ import (
 	"queen/httpfront"
 	"queen/httpfront/wire"
 	"queen/raftlog/command"
-	"queen/store/layout"
 )
 
 // deleteMessage deletes the dead letters of an address; the log itself is immutable (messaging 11.3).
@@ -22,7 +21,7 @@ func (a *API) deleteMessage(r *httpfront.Request) {
 	}
 	address, txid := r.Param("partitionId"), r.Param("transactionId")
 	deleted := 0
-	if id, ok := a.addressedPartition(r, address); ok {
+	if id, ok := a.addressedPartition(address); ok {
 		applied, err := a.broker.Execute(deadline, &command.DeadLetterDelete{
 			Tenant: r.Tenant, ByAddress: true, Partition: id, Txid: txid,
 		})
@@ -52,7 +51,7 @@ func (a *API) deleteMessage(r *httpfront.Request) {
 
 // addressedPartition reads a partition address: the numeric id of the message plane, or the UUID that console reads show
 // (messaging 2.12).
-func (a *API) addressedPartition(r *httpfront.Request, address string) (id uint64, ok bool) {
+func (a *API) addressedPartition(address string) (id uint64, ok bool) {
 	if id, ok = wire.ParsePartitionID(address); ok {
 		return id, true
 	}
@@ -60,13 +59,7 @@ func (a *API) addressedPartition(r *httpfront.Request, address string) (id uint6
 	if !isUUID {
 		return 0, false
 	}
-	view := a.broker.LocalView()
-	defer view.Close()
-	row, err := view.Get(layout.PartitionUUID(wanted))
-	if err != nil || len(row) != 8 {
-		return 0, false
-	}
-	return layout.LastNumber(row), true
+	return a.broker.PartitionByUUID(wanted)
 }
 
 // purgeDeadLetters deletes the dead letters of a queue, of one group or of all (messaging 11.6).
@@ -129,7 +122,7 @@ func (a *API) replayDeadLetter(r *httpfront.Request) {
 }
 
 func (a *API) retryMessage(r *httpfront.Request) {
-	id, ok := a.addressedPartition(r, r.Param("partitionId"))
+	id, ok := a.addressedPartition(r.Param("partitionId"))
 	if !ok {
 		replayGone(r)
 		return

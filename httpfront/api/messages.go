@@ -391,7 +391,7 @@ type messageConsumer struct {
 
 // describeMessage shows one message, from the log or else from its dead letter (messaging 11.2).
 func (a *API) describeMessage(r *httpfront.Request) {
-	id, ok := a.addressedPartition(r, r.Param("partitionId"))
+	id, ok := a.addressedPartition(r.Param("partitionId"))
 	txid := r.Param("transactionId")
 	a.reading(r, func(q *query.Reads) error {
 		if !ok {

@@ -9,7 +9,6 @@ import (
 	"queen/httpfront"
 	"queen/httpfront/wire"
 	"queen/raftlog/command"
-	"queen/store"
 )
 
 // popDefaultBatch is the batch of a pop that names none (messaging 5.2).
@@ -50,9 +49,13 @@ func (a *API) pop(r *httpfront.Request, queue, partitionName string, pinned bool
 		return
 	}
 	p.Tenant, p.Queue, p.Pinned, p.Partition = r.Tenant, queue, pinned, partitionName
-	watch := r.WatchClient()
-	defer watch.Close()
-	p.Gone, p.IsGone = watch.C, watch.Gone
+	if p.Wait {
+		watch := r.WatchClient()
+		defer watch.Close()
+		p.Gone, p.IsGone = watch.C, watch.Gone
+		a.history.Park(r.Tenant, queue, 1)
+		defer a.history.Park(r.Tenant, queue, -1)
+	}
 	outcome, err := a.broker.Pop(&p.PopRequest)
 	if err != nil {
 		a.fail(r, err)
@@ -90,9 +93,6 @@ func (a *API) discover(r *httpfront.Request) {
 		return
 	}
 	p.Tenant = r.Tenant
-	watch := r.WatchClient()
-	defer watch.Close()
-	p.Gone, p.IsGone = watch.C, watch.Gone
 	request.PopRequest = p.PopRequest
 	outcome, err := a.broker.Discover(request)
 	if err != nil {
@@ -236,6 +236,8 @@ func (a *API) answerPop(r *httpfront.Request, p *popParameters, queue string, ou
 	answer := &wire.PopAnswer{Queue: queue, Group: p.Group, Lease: outcome.Lease, Conflation: outcome.Conflation || p.assumed(outcome)}
 	answer.ConflationConflict = p.askedConflation && p.conflation != answer.Conflation
 	if len(outcome.Batches) == 0 {
+		a.stats.popped(0)
+		a.countPop(r.Tenant, queue, nil, nil)
 		if answer.Conflation || answer.ConflationConflict {
 			r.JSONOwned(200, wire.AppendPop(nil, answer))
 			return
@@ -254,8 +256,24 @@ func (a *API) answerPop(r *httpfront.Request, p *popParameters, queue string, ou
 		r.Fail(fmt.Errorf("read claimed messages: %w", err))
 		return
 	}
+	if p.clientGone(r) {
+		a.broker.HandBack(&p.PopRequest, outcome)
+		r.Abandon()
+		return
+	}
 	a.stats.popped(messages)
+	a.countPop(r.Tenant, queue, outcome.Batches, answer.Batches)
+	a.meters.pop.Update((time.Since(r.Arrived) - outcome.Waited).Seconds())
 	r.JSONOwned(200, wire.AppendPop(make([]byte, 0, bytes+messages*popMessageBytes+256), answer))
+}
+
+// clientGone tells whether anybody is there to receive the answer (messaging 5.5.9). A pop that waits is watched all the
+// time; for one that does not, a look right before the answer is enough.
+func (p *popParameters) clientGone(r *httpfront.Request) bool {
+	if p.IsGone != nil {
+		return p.IsGone()
+	}
+	return r.ClientGone()
 }
 
 // assumed answers for a group that could not be registered because its queue is missing: as a conflating group would be
@@ -268,7 +286,7 @@ func (p *popParameters) assumed(outcome *actors.PopOutcome) bool {
 const popMessageBytes = 420
 
 // readBatches reads the messages of the claimed ranges into the answer. Their bytes are copied: they outlive the chunk.
-func (a *API) readBatches(view *store.View, answer *wire.PopAnswer, batches []command.ClaimedBatch) (messages, bytes int, err error) {
+func (a *API) readBatches(view partition.Reader, answer *wire.PopAnswer, batches []command.ClaimedBatch) (messages, bytes int, err error) {
 	answer.Batches = make([]wire.PopBatch, len(batches))
 	for i := range batches {
 		claimed := &batches[i]

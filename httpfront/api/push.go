@@ -1,6 +1,8 @@
 package api
 
 import (
+	"time"
+
 	"github.com/google/uuid"
 
 	"queen/httpfront"
@@ -48,6 +50,8 @@ func (a *API) push(r *httpfront.Request) {
 		return
 	}
 	a.stats.pushed(len(items))
+	a.countPush(r.Tenant, plan.groups, results)
+	a.meters.push.Update(time.Since(r.Arrived).Seconds())
 	r.JSONOwned(201, plan.answer(items, results))
 }
 

@@ -2,8 +2,10 @@ package api
 
 import (
 	"queen/httpfront"
+	"queen/httpfront/api/history"
 	"queen/httpfront/wire"
 	"queen/raftlog/command"
+	"queen/store/layout"
 )
 
 // configure sets options of a queue (messaging 9.1).
@@ -42,11 +44,35 @@ func (a *API) deleteQueue(r *httpfront.Request) {
 		return
 	}
 	name := r.Param("queue")
+	partitions := a.partitionsOf(r.Tenant, name)
 	applied, err := a.broker.Execute(deadline, &command.DeleteQueue{Tenant: r.Tenant, Queue: name})
 	if err != nil {
 		a.fail(r, err)
 		return
 	}
 	existed := applied.(*command.DeleteQueueResult).Existed
+	if existed {
+		a.history.Changed(r.Tenant, name, history.PartitionsDeleted, partitions)
+	}
 	r.JSONOwned(200, wire.AppendQueueDeleted(nil, name, existed))
+}
+
+// partitionsCounted bounds how many partitions of a queue are counted before it is deleted, for the history alone: about
+// 1 µs each.
+const partitionsCounted = 1 << 18
+
+// partitionsOf counts the partitions of a queue as this node knows them.
+func (a *API) partitionsOf(tenant command.Tenant, name string) (count uint64) {
+	queue := a.broker.Directory().Queue(tenant, name)
+	if queue == nil {
+		return 0
+	}
+	view := a.broker.LocalView()
+	defer view.Close()
+	// A failure of the store shows in the deletion itself.
+	_ = view.Scan(layout.HeadsOf(queue.ID), nil, func(_, _ []byte) bool {
+		count++
+		return count < partitionsCounted
+	})
+	return count
 }

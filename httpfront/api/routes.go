@@ -14,7 +14,7 @@ func (a *API) Routes(server *httpfront.Server) []httpfront.Route {
 		plain     = httpfront.ShapeSuccess
 		fetch     = httpfront.ShapeFetch
 	)
-	return []httpfront.Route{
+	return a.counted([]httpfront.Route{
 		{Method: "POST", Pattern: "/api/v1/push", Level: writeOnly, Handler: a.push, Admit: true},
 		{Method: "GET", Pattern: "/api/v1/pop", Level: readWrite, Handler: a.discover, Refusal: pop},
 		{Method: "GET", Pattern: "/api/v1/pop/queue/:queue", Level: readWrite, Handler: a.popQueue, Refusal: pop},
@@ -57,9 +57,36 @@ func (a *API) Routes(server *httpfront.Server) []httpfront.Route {
 		{Method: "POST", Pattern: "/api/v1/fetch/offsets", Level: readOnly, Handler: a.fetchOffsets, Refusal: fetch},
 		{Method: "POST", Pattern: "/api/v1/partitions/changed", Level: readOnly, Handler: a.changed, Refusal: fetch},
 
+		{Method: "GET", Pattern: "/api/v1/status", Level: readOnly, Handler: a.ranged(a.statusSummary)},
+		{Method: "GET", Pattern: "/api/v1/status/queues", Level: readOnly, Handler: a.ranged(a.statusQueues)},
+		{Method: "GET", Pattern: "/api/v1/status/queues/:queue", Level: readOnly, Handler: a.ranged(a.statusOfQueue)},
+		{Method: "GET", Pattern: "/api/v1/status/analytics", Level: readOnly, Handler: a.ranged(a.statusAnalytics)},
+		{Method: "GET", Pattern: "/api/v1/analytics/queue-lag", Level: readOnly, Handler: a.ranged(a.queueLag)},
+		{Method: "GET", Pattern: "/api/v1/analytics/queue-ops", Level: readOnly, Handler: a.ranged(a.queueOps)},
+		{Method: "GET", Pattern: "/api/v1/analytics/queue-parked-replicas", Level: readOnly, Handler: a.ranged(a.queueParked)},
+		{Method: "GET", Pattern: "/api/v1/analytics/retention", Level: readOnly, Handler: a.ranged(a.retention)},
+		{Method: "GET", Pattern: "/api/v1/analytics/workload", Level: readOnly, Handler: a.ranged(a.workload)},
+		{Method: "GET", Pattern: "/api/v1/analytics/dlq-signatures", Level: readOnly, Handler: a.ranged(a.deadLetterSignatures)},
+		{Method: "GET", Pattern: "/api/v1/analytics/partition-liveness", Level: readOnly, Handler: a.ranged(a.partitionLiveness)},
+		{Method: "GET", Pattern: "/api/v1/analytics/system-metrics", Level: readOnly, Handler: a.ranged(a.systemMetrics)},
+		{Method: "GET", Pattern: "/api/v1/analytics/worker-metrics", Level: readOnly, Handler: a.ranged(a.workerMetrics)},
 		{Method: "POST", Pattern: "/api/v1/stats/refresh", Level: admin, Handler: a.refreshStats},
 		{Method: "GET", Pattern: "/health", Level: public, Handler: a.health, Head: true, Early: true},
-		{Method: "GET", Pattern: "/metrics/prometheus", Level: public, Handler: server.MetricsPage(), Head: true, Early: true},
+		// Open by default, by JWT_SKIP_PATHS: an operator may close them (operations 6.4).
+		{Method: "GET", Pattern: "/metrics", Level: readOnly, Handler: a.metrics, Head: true, Early: true},
+		{Method: "GET", Pattern: "/metrics/prometheus", Level: readOnly, Handler: server.MetricsPage(a.writeMetrics), Head: true, Early: true},
 		{Method: "GET", Pattern: "/status", Level: readOnly, Handler: a.status, Early: true},
+	})
+}
+
+// counted makes every handler count its requests.
+func (a *API) counted(routes []httpfront.Route) []httpfront.Route {
+	for i := range routes {
+		handle := routes[i].Handler
+		routes[i].Handler = func(r *httpfront.Request) {
+			a.stats.Requests.Add(1)
+			handle(r)
+		}
 	}
+	return routes
 }

@@ -9,6 +9,9 @@ import (
 type Stats struct {
 	Started time.Time
 
+	// Requests are those that a handler of the routing table has served.
+	Requests atomic.Uint64
+
 	PushRequests, PushMessages atomic.Uint64
 	PopRequests, PopMessages   atomic.Uint64
 	PopEmpty                   atomic.Uint64

@@ -58,9 +58,10 @@ func (a *API) transaction(r *httpfront.Request) {
 		a.failTransaction(r, answer, err)
 		return
 	}
-	plan.fill(answer, body, applied.(*command.TransactionResult))
+	result := applied.(*command.TransactionResult)
+	plan.fill(answer, body, result)
 	if answer.Reason == "" {
-		a.stats.transacted(len(plan.items), len(plan.call.Acks))
+		a.stats.transacted(a.countTransaction(plan.call, result))
 	}
 	r.JSONOwned(200, wire.AppendTransaction(nil, answer))
 }

@@ -21,6 +21,7 @@ const (
 	minTransactionAckBytes = 1 + minAckPartBytes
 	minPositionBytes       = 3 + 1 + 1 + 1 + 2
 	minRetainBytes         = 2
+	minTraceNameBytes      = 1
 )
 
 // command reads the fields of the command with the opcode.
@@ -64,6 +65,10 @@ func (d *decoder) command(op Opcode) (Command, error) {
 		return Sweep{MaxKeys: d.number32()}, nil
 	case OpMoveChunks:
 		return MoveChunks{Bucket: d.number32(), Partition: d.number(), MaxBytes: d.number32()}, nil
+	case OpTrace:
+		return d.trace(), nil
+	case OpTraceSweep:
+		return TraceSweep{BeforeMicros: d.number(), MaxKeys: d.number32()}, nil
 	}
 	return nil, fmt.Errorf("read command %d: %w", op, ErrUnknownFormat)
 }
@@ -257,5 +262,15 @@ func (d *decoder) retain() Retain {
 	for i := range c.Partitions {
 		c.Partitions[i] = RetainPartition{Partition: d.number(), MaxAppends: d.number32()}
 	}
+	return c
+}
+
+func (d *decoder) trace() Trace {
+	c := Trace{Tenant: d.uuid(), Partition: d.name(), Txid: d.name(), Group: d.name(), EventType: d.name(), Worker: d.name()}
+	c.Names = list[string](d.count(minTraceNameBytes))
+	for i := range c.Names {
+		c.Names[i] = d.name()
+	}
+	c.Data = d.bytes()
 	return c
 }

@@ -251,3 +251,20 @@ func (c MoveChunks) appendTo(dst []byte) []byte {
 	dst = appendNumber(dst, c.Partition)
 	return appendNumber(dst, uint64(c.MaxBytes))
 }
+
+func (c Trace) appendTo(dst []byte) []byte {
+	dst = appendUUID(dst, c.Tenant)
+	for _, text := range []string{c.Partition, c.Txid, c.Group, c.EventType, c.Worker} {
+		dst = appendString(dst, text)
+	}
+	dst = appendNumber(dst, uint64(len(c.Names)))
+	for _, name := range c.Names {
+		dst = appendString(dst, name)
+	}
+	return appendBytes(dst, c.Data)
+}
+
+func (c TraceSweep) appendTo(dst []byte) []byte {
+	dst = appendNumber(dst, c.BeforeMicros)
+	return appendNumber(dst, uint64(c.MaxKeys))
+}

@@ -204,5 +204,18 @@ type MoveChunksResult struct {
 	More  bool
 }
 
+// TraceResult is the id of a stored trace.
+type TraceResult struct {
+	ID uuid.UUID
+	// Foreign refuses a trace of a partition that belongs to another tenant: nothing was stored.
+	Foreign bool
+}
+
+// TraceSweepResult counts the removed traces; More tells that one step did not reach all of them.
+type TraceSweepResult struct {
+	Removed int
+	More    bool
+}
+
 // Done is the result of commands that have nothing to report.
 type Done struct{}

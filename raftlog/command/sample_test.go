@@ -85,6 +85,9 @@ func sampleCommands() []namedCommand {
 		{"retain", Retain{Partitions: []RetainPartition{{Partition: 5, MaxAppends: 1000}, {Partition: 6}}}},
 		{"sweep", Sweep{MaxKeys: 4096}},
 		{"move_chunks", MoveChunks{Bucket: 12, Partition: 5, MaxBytes: 1 << 20}},
+		{"trace", Trace{Tenant: tenant, Partition: "300", Txid: "t-1", Group: "workers", EventType: "info", Worker: "queen-1",
+			Names: []string{"order", ""}, Data: []byte(`{"step":1}`)}},
+		{"trace_sweep", TraceSweep{BeforeMicros: 1_700_000_000_000_000, MaxKeys: 2000}},
 	}
 }
 

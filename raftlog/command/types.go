@@ -26,6 +26,8 @@ const (
 	OpRetain           Opcode = 17
 	OpSweep            Opcode = 18
 	OpMoveChunks       Opcode = 19
+	OpTrace            Opcode = 20
+	OpTraceSweep       Opcode = 21
 )
 
 // Command is anything that can be put into an entry. The concrete types are the exported structs of this package.
@@ -335,6 +337,31 @@ type MoveChunks struct {
 	MaxBytes  uint32
 }
 
+// Trace records an event that an application reports about a message (state 7). Whether there is such a message is not
+// looked at.
+type Trace struct {
+	Tenant Tenant
+	// Partition is the address as the client named it: the decimal id of a partition, its UUID in lower case with hyphens,
+	// or any other text.
+	Partition string
+	Txid      string
+	Group     string
+	EventType string
+	// Worker names the node that accepted the trace.
+	Worker string
+	// Names are distinct.
+	Names []string
+	// Data is the JSON text as it was sent.
+	Data []byte
+}
+
+// TraceSweep removes traces from before an instant, the oldest first, with at most MaxKeys store keys. Proposed by the
+// leader, which alone knows how long traces are kept.
+type TraceSweep struct {
+	BeforeMicros uint64
+	MaxKeys      uint32
+}
+
 func (TermStart) Op() Opcode          { return OpTermStart }
 func (Tick) Op() Opcode               { return OpTick }
 func (Push) Op() Opcode               { return OpPush }
@@ -354,3 +381,5 @@ func (DeadLetterReplay) Op() Opcode   { return OpDeadLetterReplay }
 func (Retain) Op() Opcode             { return OpRetain }
 func (Sweep) Op() Opcode              { return OpSweep }
 func (MoveChunks) Op() Opcode         { return OpMoveChunks }
+func (Trace) Op() Opcode              { return OpTrace }
+func (TraceSweep) Op() Opcode         { return OpTraceSweep }

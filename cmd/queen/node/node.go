@@ -19,6 +19,7 @@ import (
 	"queen/cmd/queen/version"
 	"queen/httpfront"
 	"queen/httpfront/api"
+	"queen/httpfront/api/history"
 	"queen/httpfront/envelope"
 	"queen/raftlog"
 	"queen/raftlog/command"
@@ -36,6 +37,7 @@ type Node struct {
 	http      *httpfront.Server
 	auth      *httpfront.Authenticator
 	health    *health
+	history   *history.Recorder
 	disk      *diskGate
 	stopTLS   context.CancelFunc
 }
@@ -121,6 +123,8 @@ func (n *Node) openHTTP(context.Context) error {
 	if settings.Cipher, err = keyring(&n.config); err != nil {
 		return errors.Join(err, port.Close())
 	}
+	n.history = history.Open(historyOptions(&n.config, n.log))
+	settings.History = n.history
 	handlers := api.New(settings, n.health, n.disk)
 	n.health.handlers = handlers
 	n.http.Handle(handlers.Routes(n.http))
@@ -161,6 +165,7 @@ func (n *Node) openStore(context.Context) (err error) {
 		IdleUnload:           seconds(n.config.ConsumeIdleUnloadSeconds),
 		PartitionCleanupDays: cleanupDays(&n.config),
 		TxidWindowMinSeconds: uint32(n.config.RaftTxnWindowMinSeconds),
+		Observer:             n.health.handlers.Observer(),
 	})
 	return err
 }
@@ -191,6 +196,7 @@ func (n *Node) openLog(context.Context) error {
 	options.MaxEntryKeys, options.MaxEntryStateBytes = actors.MaxEntryKeys, actors.MaxEntryStateBytes
 	options.LastStampMicros = lastStamp
 	options.Logger = n.log
+	options.Observer = n.health.handlers.Observer()
 	if n.raft, err = raftlog.Open(options, stateMachine{n.broker}); err != nil {
 		return err
 	}
@@ -238,6 +244,9 @@ func (n *Node) stop(hurry <-chan struct{}) error {
 	if n.http != nil {
 		step("drain http", func() error { return n.http.Stop(ctx) })
 	}
+	if n.history != nil {
+		step("write history", func() error { n.history.Close(); return nil })
+	}
 	if n.raft != nil {
 		step("close log", func() error { return n.raft.Close(ctx) })
 	}
@@ -273,9 +282,12 @@ func apiConfig(c *config.Config) api.Config {
 		WriteTimeout: milliseconds(c.StatementTimeoutMs),
 		SubscribeAll: c.DefaultSubscriptionMode == "all",
 		SizesMax:     c.DashboardSizesMax,
-		Version:      version.Get().Version,
-		ServerID:     c.ServerID,
-		Port:         c.Port,
+
+		GroupLagMaxCursors: int(c.MetricsGroupLagMaxCursors),
+		SumTenants:         !c.MetricsTenantLabel,
+		Version:            version.Get().Version,
+		ServerID:           c.ServerID,
+		Port:               c.Port,
 	}
 }
 
@@ -284,6 +296,17 @@ func cleanupDays(c *config.Config) uint32 {
 		return 0
 	}
 	return uint32(c.PartitionCleanupDays)
+}
+
+func historyOptions(c *config.Config, log zerolog.Logger) history.Options {
+	return history.Options{
+		Dir:          filepath.Join(c.RaftDirectory, "history"),
+		FlushEvery:   milliseconds(c.MetricsFlushMs),
+		NodeKeep:     time.Duration(c.DashboardNodeHours) * time.Hour,
+		QueueKeep:    time.Duration(c.DashboardQueueHours) * time.Hour,
+		MaxQueueRows: int(c.DashboardMaxQueueRows),
+		Log:          log,
+	}
 }
 
 func keyring(c *config.Config) (*envelope.Keyring, error) {

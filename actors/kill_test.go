@@ -1,0 +1,46 @@
+//go:build actorkill
+
+package actors
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// striker kills one passage in oneIn of every kind, from a seed. The apply actor passes once for some hundred passages of
+// the others, so it is struck more often.
+func striker(seed uint64, oneIn int) func(Kind) bool {
+	random := rand.New(rand.NewPCG(seed, 3))
+	return func(kind Kind) bool {
+		if kind == KindApply {
+			return random.IntN(max(1, oneIn/8)) == 0
+		}
+		return random.IntN(oneIn) == 0
+	}
+}
+
+// TestKilledActorsChangeNothing applies one log with and without deaths of random actors, some commands with two in a row.
+// Results and state are the same, byte by byte (I10).
+func TestKilledActorsChangeNothing(t *testing.T) {
+	r := record(t, recordedSeed(t, 20260102), recordedCommands(t, 10_000))
+	m := newMachine(t, t.TempDir())
+	m.broker.system.chaos.strikes = striker(r.seed, 60)
+	random := rand.New(rand.NewPCG(r.seed, 2))
+	for i := range r.entries {
+		m.mustApply(&r.entries[i])
+		if random.IntN(3) == 0 {
+			m.flush()
+		}
+	}
+	m.flush()
+	r.same(t, m)
+	c := &m.broker.system.chaos
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, kind := range m.broker.system.Kinds() {
+		if c.killed[kind] < 10 {
+			t.Errorf("seed %d: only %d actors of kind %s were killed", r.seed, c.killed[kind], kind)
+		}
+	}
+	t.Logf("seed %d: killed %v", r.seed, c.killed)
+}

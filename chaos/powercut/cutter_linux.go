@@ -1,0 +1,66 @@
+package powercut
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"queen/chaos/contract/harness"
+)
+
+// darkMax is how long a broker may live on in the dark, in half of the cuts. Every fsync fails then, and nothing may
+// be acknowledged.
+const darkMax = 300 * time.Millisecond
+
+// Cutter takes the power from a broker whose data lies on a volume. Its methods are called from one goroutine.
+type Cutter struct {
+	volume *Volume
+	data   string
+	random *rand.Rand
+
+	stop    context.CancelFunc
+	writers sync.WaitGroup
+}
+
+// NewCutter starts random writeback of the files below data. Close ends it.
+func NewCutter(volume *Volume, data string, seed uint64) *Cutter {
+	cutter := &Cutter{volume: volume, data: data, random: rand.New(rand.NewPCG(seed, 2))}
+	cutter.startWriteback()
+	return cutter
+}
+
+// Cut is a campaign.Interruption.
+func (c *Cutter) Cut(broker *harness.Broker) error {
+	c.Close()
+	if err := c.volume.Darken(); err != nil {
+		return err
+	}
+	if c.random.IntN(2) == 0 {
+		<-time.After(time.Duration(c.random.Int64N(int64(darkMax))))
+	}
+	broker.Kill()
+	journal := Ordered
+	if c.random.IntN(2) == 0 {
+		journal = Writeback
+	}
+	if err := c.volume.Lighten(journal); err != nil {
+		return fmt.Errorf("bring the power back: %w", err)
+	}
+	c.startWriteback()
+	return nil
+}
+
+// Close ends the writeback, so that no file of the volume is open.
+func (c *Cutter) Close() {
+	c.stop()
+	c.writers.Wait()
+}
+
+func (c *Cutter) startWriteback() {
+	var ctx context.Context
+	ctx, c.stop = context.WithCancel(context.Background())
+	random := rand.New(rand.NewPCG(c.random.Uint64(), 3))
+	c.writers.Go(func() { writeBack(ctx, c.data, random) })
+}
