@@ -38,6 +38,7 @@ type apply struct {
 	partitions  *partitions
 	groups      *groups
 	deadLetters *Handle
+	traces      *Handle
 
 	holds cursor.Holds
 	// lastStamp is the greatest stamp of the entries before the one in execution.
@@ -241,6 +242,10 @@ func (a *apply) execute(c command.Command) (command.Result, error) {
 		return a.sweep(&c)
 	case command.MoveChunks:
 		return a.moveChunks(&c)
+	case command.Trace:
+		return a.trace(&c)
+	case command.TraceSweep:
+		return a.sweepTraces(&c)
 	default:
 		return nil, fmt.Errorf("execute %T: no such command", c)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"queen/actors/machine/catalog"
 	"queen/actors/machine/cursor"
+	"queen/actors/machine/trace"
 	"queen/raftlog/command"
 	"queen/store"
 	"queen/store/layout"
@@ -75,6 +76,8 @@ type Config struct {
 	PartitionCleanupDays uint32
 	// TxidWindowMinSeconds is QUEEN_RAFT_TXN_WINDOW_MIN_S.
 	TxidWindowMinSeconds uint32
+	// TraceRetention is QUEEN_RAFT_TRACE_RETENTION_S; 0 keeps traces.
+	TraceRetention time.Duration
 	// Observer is told what is applied here; nil observes nothing.
 	Observer Observer
 }
@@ -129,6 +132,9 @@ func NewBroker(c Config) (*Broker, error) {
 	b.machine.deadLetters = b.system.Spawn(KindDeadLetters, func() Behavior {
 		return &holder[struct{}]{load: func(store.Reader) (struct{}, error) { return struct{}{}, nil }}
 	})
+	b.machine.traces = b.system.Spawn(KindTraces, func() Behavior {
+		return &holder[*trace.Machine]{load: func(r store.Reader) (*trace.Machine, error) { return trace.Load(r) }}
+	})
 	b.apply = b.system.Spawn(KindApply, func() Behavior { return b.machine })
 	return b, b.load()
 }
@@ -180,13 +186,14 @@ func (b *Broker) Start(log Log) {
 func (b *Broker) Stop() {
 	b.stop()
 	b.workers.wait()
-	b.groups.stopAll()
+	b.groups.close()
 	b.machine.partitions.stop()
 	for _, handle := range b.machine.leases {
 		handle.Stop()
 	}
 	b.machine.catalog.Stop()
 	b.machine.deadLetters.Stop()
+	b.machine.traces.Stop()
 	b.apply.Stop()
 	b.system.Stop()
 }

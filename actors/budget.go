@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"queen/actors/machine/trace"
 	"queen/raftlog/command"
 	"queen/store"
 )
@@ -79,6 +80,10 @@ func weigh(c command.Command) (keys, bytes int) {
 		keys, bytes = 4*len(c.Partitions), 4*len(c.Partitions)*rowBytes
 	case *command.Sweep:
 		keys, bytes = 4*int(c.MaxKeys), 4*int(c.MaxKeys)*rowBytes
+	case *command.Trace:
+		keys, bytes = weighTrace(c)
+	case *command.TraceSweep:
+		keys, bytes = int(c.MaxKeys), 2*int(c.MaxKeys)*rowBytes
 	default:
 		keys, bytes = 16, 16*rowBytes*4
 	}
@@ -97,6 +102,15 @@ func weighParts(parts []command.AckPart) (keys, bytes int) {
 	for i := range parts {
 		keys += partKeys
 		bytes += partBytes + 9*min(len(parts[i].Items), releasedItems)
+	}
+	return keys, bytes
+}
+
+func weighTrace(c *command.Trace) (keys, bytes int) {
+	keys, bytes = trace.Keys, trace.RowBytes
+	for _, name := range c.Names {
+		keys += trace.NameKeys
+		bytes += trace.NameBytes + 2*len(name)
 	}
 	return keys, bytes
 }

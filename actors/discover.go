@@ -127,7 +127,7 @@ func (b *Broker) reserve(r *DiscoverRequest, queues []*QueueView) (*command.Clai
 		if left == 0 || group == nil {
 			continue
 		}
-		actor, partitions := b.takeReady(queue, group, left)
+		actor, partitions := b.takeReady(r, queue, group, left)
 		if len(partitions) == 0 {
 			continue
 		}
@@ -142,10 +142,14 @@ func (b *Broker) reserve(r *DiscoverRequest, queues []*QueueView) (*command.Clai
 	return claim, reserved
 }
 
-func (b *Broker) takeReady(queue *QueueView, group *catalog.Group, limit int) (*groupActor, []uint64) {
+// takeReady asks a group for what is ready: it answers a pop that does not wait as soon as its scan has ended.
+func (b *Broker) takeReady(r *DiscoverRequest, queue *QueueView, group *catalog.Group, limit int) (*groupActor, []uint64) {
 	w := &waiter{limit: limit, nowMicros: b.log.Now(), offers: make(chan offer, 1)}
 	actor := b.groups.send(queue.ID, group.ID, w)
+	if actor == nil {
+		return nil, nil // the node stops
+	}
 	b.ensureScanned(actor, group)
-	answer := <-w.offers // the actor answers a pop that does not wait as soon as its scan has ended
+	answer, _ := b.awaitOffer(actor, w, time.Until(r.claimDeadline()), r.Gone)
 	return actor, answer.partitions
 }

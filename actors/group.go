@@ -41,8 +41,10 @@ type groupShared struct {
 	waiters atomic.Int64
 	// nextWakeMicros is when the schedule has something to wake; 0 means never.
 	nextWakeMicros atomic.Uint64
-	// scanned is set when the scan that fills the schedule has been started.
+	// scanned is set when the scan that fills the schedule has been started. scans numbers the scans: only the end of the
+	// newest one means that the schedule is complete.
 	scanned atomic.Bool
+	scans   atomic.Uint64
 	// lastPopMicros is when somebody last asked; an idle group is unloaded.
 	lastPopMicros atomic.Uint64
 }
@@ -50,6 +52,7 @@ type groupShared struct {
 func newGroup(queueID, id uint64, shared *groupShared) *group {
 	shared.waiters.Store(0)
 	shared.scanned.Store(false)
+	shared.scans.Add(1) // one that is under way has told a predecessor a part
 	return &group{
 		queueID:  queueID,
 		id:       id,
@@ -78,7 +81,7 @@ func (g *group) Receive(message any) {
 	case *appendedNote:
 		g.appended(m)
 	case *rideRequest:
-		m.waiter = g.ride(m)
+		g.ride(m)
 	case *foundNote:
 		g.found(m)
 	case *wakeNote:

@@ -27,13 +27,15 @@ type groups struct {
 	mu     sync.RWMutex
 	active map[groupKey]*groupActor
 	ofQ    map[uint64][]*groupActor
+	// closed is set when the broker stops: no actor is activated any more.
+	closed bool
 }
 
 func newGroups(system *System) *groups {
 	return &groups{system: system, active: map[groupKey]*groupActor{}, ofQ: map[uint64][]*groupActor{}}
 }
 
-// get returns the actor of a group and activates it when it is not in memory.
+// get returns the actor of a group and activates it when it is not in memory; nil when the broker has stopped.
 func (g *groups) get(queueID, id uint64) *groupActor {
 	if actor := g.find(queueID, id); actor != nil {
 		return actor
@@ -41,7 +43,7 @@ func (g *groups) get(queueID, id uint64) *groupActor {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key := groupKey{queueID, id}
-	if actor := g.active[key]; actor != nil {
+	if actor := g.active[key]; actor != nil || g.closed {
 		return actor
 	}
 	actor := &groupActor{queueID: queueID, id: id, shared: &groupShared{}}
@@ -51,10 +53,13 @@ func (g *groups) get(queueID, id uint64) *groupActor {
 	return actor
 }
 
-// send puts a pop into the mailbox of a group's actor and returns the actor.
+// send puts a pop into the mailbox of a group's actor and returns the actor; nil when the broker has stopped.
 func (g *groups) send(queueID, id uint64, w *waiter) *groupActor {
 	for {
 		actor := g.get(queueID, id)
+		if actor == nil {
+			return nil
+		}
 		g.mu.RLock()
 		if g.active[groupKey{queueID, id}] == actor {
 			actor.Tell(w)
@@ -111,9 +116,14 @@ func (g *groups) stopQueue(queueID uint64) {
 	}
 }
 
-// stopAll takes all groups out of memory.
-func (g *groups) stopAll() {
+// close stops all groups for good. When it returns, every pop that was parked has its answer; one that is in a mailbox
+// still gets it there.
+func (g *groups) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
 	for _, actor := range g.all() {
+		actor.close()
 		g.stop(actor)
 	}
 }
@@ -123,12 +133,12 @@ const scanSlice = 1024
 
 // scan looks through the partitions of a queue for those that are worth a claim of a group, and tells its actor in slices.
 // It runs in a goroutine of its own: neither applying nor other groups wait for it.
-func scan(view *store.View, actor *groupActor, start command.Subscription, now func() uint64, holds cursor.Holds) error {
+func scan(view *store.View, actor *groupActor, number uint64, start command.Subscription, now func() uint64, holds cursor.Holds) error {
 	cursors, err := newRowWalker(view, layout.CursorsOf(actor.queueID, actor.id))
 	if err != nil {
 		return err
 	}
-	note := &foundNote{nowMicros: now()}
+	note := &foundNote{scan: number, nowMicros: now()}
 	var failure error
 	err = view.Scan(layout.HeadsOf(actor.queueID), nil, func(key, value []byte) bool {
 		id := layout.LastNumber(key)
@@ -157,7 +167,7 @@ func scan(view *store.View, actor *groupActor, start command.Subscription, now f
 		note.partitions = append(note.partitions, found)
 		if len(note.partitions) == scanSlice {
 			actor.Tell(note)
-			note = &foundNote{nowMicros: now()}
+			note = &foundNote{scan: number, nowMicros: now()}
 		}
 		return true
 	})

@@ -181,12 +181,12 @@ func (c *popCall) awaitQueue() bool {
 }
 
 // claimDeadline is how long a command on behalf of this pop may take.
-func (c *popCall) claimDeadline() time.Time {
+func (r *PopRequest) claimDeadline() time.Time {
 	least := time.Now().Add(claimAttemptMin)
-	if c.Deadline.Before(least) {
+	if r.Deadline.Before(least) {
 		return least
 	}
-	return c.Deadline
+	return r.Deadline
 }
 
 // claim asks the group for partitions and claims them. again tells that the race was lost and there is time for another.
@@ -197,6 +197,9 @@ func (c *popCall) claim() (outcome *PopOutcome, again bool, err error) {
 	}
 	w := c.waiter()
 	actor := c.b.groups.send(c.queue.ID, c.group.ID, w)
+	if actor == nil {
+		return c.empty(), false, nil // the node stops
+	}
 	c.b.ensureScanned(actor, c.group)
 	if !c.park(actor, w) {
 		return c.empty(), false, nil
@@ -255,37 +258,47 @@ func (c *popCall) park(actor *groupActor, w *waiter) bool {
 		left := time.Until(c.Deadline)
 		wait = left - min(claimMargin, left/4)
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	began := time.Now()
 	defer func() { c.waited += time.Since(began) }()
+	var offered bool
+	if c.offered, offered = c.b.awaitOffer(actor, w, wait, c.Gone); !offered {
+		c.finishWait()
+	}
+	return offered
+}
+
+// awaitOffer waits for the answer of a group actor to a waiter that was sent to it. offered is false when the wait is over,
+// the client has gone or the node stops, and nothing was offered; then nothing will be.
+func (b *Broker) awaitOffer(actor *groupActor, w *waiter, wait time.Duration, gone <-chan struct{}) (o offer, offered bool) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	select {
-	case c.offered = <-w.offers:
-		return true
+	case o = <-w.offers:
+		return o, true
 	case <-timer.C:
-	case <-c.Gone:
-	case <-c.stopSignal():
+	case <-gone:
+	case <-b.stopped.Done():
 	}
 	// Set before the actor is asked: a waiter that is still in the mailbox is answered when it comes out.
 	w.abandoned.Store(true)
 	cancel := &cancelWaiter{waiter: w}
-	if err := actor.Call(cancel); err == nil && cancel.removed {
-		c.finishWait()
-		return false
+	_ = actor.Call(cancel) // an actor that dies over it has answered the waiter, or taken it out before
+	if cancel.removed {
+		return offer{}, false
 	}
-	c.offered = <-w.offers
-	if c.offered.kind == offerNothing {
-		c.finishWait()
-		return false
+	// Whoever has taken the waiter answers it: at once, or, when its claim rides with a push, when that is applied.
+	timer.Reset(claimAttemptMin)
+	select {
+	case o = <-w.offers:
+	case <-timer.C:
+		w.forsaken.Store(true)
+		select {
+		case o = <-w.offers:
+		default:
+			return offer{}, false
+		}
 	}
-	return true
-}
-
-func (c *popCall) stopSignal() <-chan struct{} {
-	if c.Wait {
-		return c.b.stopped.Done()
-	}
-	return nil
+	return o, o.kind != offerNothing
 }
 
 // finishWait keeps an empty long poll until its time is really over: the margin is for claiming only.
@@ -384,9 +397,10 @@ func (c *popCall) deliver(w *waiter, result *command.ClaimResult) (outcome *PopO
 	return outcome, false, nil
 }
 
+// lost sends a pop whose claim got nothing back to the front of the line, as long as there is time.
 func (c *popCall) lost() (*PopOutcome, bool, error) {
 	c.front = true
-	if time.Until(c.claimDeadline()) <= 0 {
+	if time.Until(c.Deadline) <= replyMargin {
 		return c.empty(), false, nil
 	}
 	return nil, true, nil

@@ -121,20 +121,23 @@ func (b *Broker) runAll(calls []splitCall, deadline time.Time, each func(*splitC
 // riders returns the function that finds parked pops for a push, or nil when nobody waits: push to delivery is then one
 // commit (architecture 6). It is asked when the push goes into its entry.
 func (b *Broker) riders(push *command.Push) func() []Proposal {
-	waiting := false
 	for i := range push.Groups {
-		queue := b.directory.Queue(push.Tenant, push.Groups[i].Queue)
-		if queue == nil || queue.Options.DelayedProcessingSeconds > 0 || queue.Options.WindowBufferSeconds > 0 {
-			continue
-		}
-		for _, actor := range b.groups.of(queue.ID) {
-			waiting = waiting || actor.shared.waiters.Load() > 0
+		for _, actor := range b.ridable(push, i) {
+			if actor.shared.waiters.Load() > 0 {
+				return func() []Proposal { return b.ridersOf(push) }
+			}
 		}
 	}
-	if !waiting {
+	return nil
+}
+
+// ridable lists the active groups that may be served in the entry of a push group: none while delays hide what is pushed.
+func (b *Broker) ridable(push *command.Push, i int) []*groupActor {
+	queue := b.directory.Queue(push.Tenant, push.Groups[i].Queue)
+	if queue == nil || queue.Options.DelayedProcessingSeconds > 0 || queue.Options.WindowBufferSeconds > 0 {
 		return nil
 	}
-	return func() []Proposal { return b.ridersOf(push) }
+	return b.groups.of(queue.ID)
 }
 
 // ridersMax bounds the claims that ride with one push; what else it wakes claims in the next entry.
@@ -144,21 +147,25 @@ func (b *Broker) ridersOf(push *command.Push) []Proposal {
 	var riders []Proposal
 	for i := range push.Groups {
 		group := &push.Groups[i]
-		queue := b.directory.Queue(push.Tenant, group.Queue)
-		if queue == nil {
-			continue
-		}
-		id := b.partitionID(queue.ID, group.Partition)
-		for _, actor := range b.groups.of(queue.ID) {
+		var id uint64
+		known := false
+		for _, actor := range b.ridable(push, i) {
 			if len(riders) == ridersMax {
 				return riders
 			}
 			if actor.shared.waiters.Load() == 0 {
 				continue
 			}
-			request := &rideRequest{partition: group.Partition, id: id}
-			if err := actor.Call(request); err == nil && request.waiter != nil {
-				riders = append(riders, b.rider(request, actor))
+			if !known {
+				id, known = b.partitionID(actor.queueID, group.Partition), true
+			}
+			ride := rideRequest{partition: group.Partition, id: id}
+			switch err := actor.Call(&ride); {
+			case ride.waiter == nil:
+			case err != nil:
+				ride.waiter.lost() // the actor died after it had let the pop go
+			default:
+				riders = append(riders, b.rider(&ride, actor))
 			}
 		}
 	}
@@ -166,32 +173,46 @@ func (b *Broker) ridersOf(push *command.Push) []Proposal {
 }
 
 // rider is the claim of a parked pop that rides with a push.
-func (b *Broker) rider(request *rideRequest, actor *groupActor) Proposal {
-	w := request.waiter
-	target := command.ClaimTarget{Partition: request.id}
-	if request.id == 0 {
-		target.Name = request.partition
+func (b *Broker) rider(ride *rideRequest, actor *groupActor) Proposal {
+	w := ride.waiter
+	target := command.ClaimTarget{Partition: ride.id}
+	if ride.id == 0 {
+		target.Name = ride.partition
 	}
 	claim := w.spec.command([]command.ClaimTarget{target})
+	if ride.autoBatch > 0 {
+		claim.Batch = uint64(ride.autoBatch)
+	}
 	p := Proposal{
 		Item:     command.Item{Request: b.nextRequest(), Command: claim},
 		Deadline: w.spec.deadline,
 		Gone:     w.spec.gone,
 	}
 	p.Keys, p.Bytes = weigh(claim)
+	answer := offer{kind: offerClaimed, autoPartitions: ride.autoPartitions, autoBatch: ride.autoBatch}
 	b.pending.add(p.Item.Request, func(result command.Result) {
-		claimed, _ := result.(*command.ClaimResult)
-		w.offers <- offer{kind: offerClaimed, result: claimed}
+		answer.result, _ = result.(*command.ClaimResult)
+		w.offers <- answer
+		if !w.forsaken.Load() {
+			return
+		}
+		select {
+		case unread := <-w.offers:
+			if unread.result != nil {
+				b.handBack(claim, unread.result)
+			}
+		default: // the pop has seen it after all
+		}
 	})
 	id := p.Item.Request
 	p.Dropped = func(error) {
 		if !b.pending.remove(id) {
 			return
 		}
-		if request.id != 0 {
-			actor.Tell(&giveBack{partitions: []uint64{request.id}, nowMicros: b.log.Now()})
+		if ride.id != 0 {
+			actor.Tell(&giveBack{partitions: []uint64{ride.id}, nowMicros: b.log.Now()})
 		}
-		w.offers <- offer{kind: offerClaimed}
+		w.offers <- answer
 	}
 	return p
 }

@@ -23,9 +23,10 @@ const (
 	KindGroup       Kind = "group"
 	KindLeases      Kind = "leases"
 	KindDeadLetters Kind = "dead_letters"
+	KindTraces      Kind = "traces"
 )
 
-var kinds = [...]Kind{KindApply, KindCatalog, KindPartition, KindGroup, KindLeases, KindDeadLetters}
+var kinds = [...]Kind{KindApply, KindCatalog, KindPartition, KindGroup, KindLeases, KindDeadLetters, KindTraces}
 
 // Behavior is what an actor does with one message. The same Receive serves messages from the mailbox and inline calls,
 // never two at once.

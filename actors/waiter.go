@@ -30,13 +30,15 @@ type waiter struct {
 
 	// abandoned tells the group actor that nobody reads offers any more.
 	abandoned atomic.Bool
+	// forsaken tells the claim that rides with a push that nobody reads its result any more: what it got is handed back.
+	forsaken atomic.Bool
 
 	place *list.Element
 	line  *list.List
 }
 
 // claimSpec is what every claim of one pop has in common. Immutable, so that a push may build the claim of a pop that
-// rides with it.
+// rides with it. Discovery pops have none, for their claims span queues.
 type claimSpec struct {
 	tenant           command.Tenant
 	queue            string
@@ -112,12 +114,16 @@ type appendedPartition struct {
 type rideRequest struct {
 	partition string
 	// id is 0 when the partition does not exist yet.
-	id     uint64
-	waiter *waiter
+	id uint64
+	// waiter is the pop that the group has let go; autoPartitions and autoBatch are what autopilot chose for it.
+	waiter         *waiter
+	autoPartitions int
+	autoBatch      int
 }
 
-// foundNote brings partitions that the scan of the store found; last ends the scan.
+// foundNote brings partitions that a scan of the store found; last ends the scan.
 type foundNote struct {
+	scan       uint64
 	partitions []foundPartition
 	nowMicros  uint64
 	last       bool
@@ -303,18 +309,22 @@ func (g *group) born(a appendedPartition) {
 	}
 }
 
-// ride picks the pop that is to be served in the entry of a push, and reserves the partition for it.
-func (g *group) ride(m *rideRequest) *waiter {
+// ride lets a parked pop go that is to be served in the entry of a push, and reserves the partition for it. Nothing else is
+// ready, or the pop would not be parked; so it claims this one partition.
+func (g *group) ride(m *rideRequest) {
 	w := g.rider(m)
-	if w == nil || w.limit == 0 || w.autoBatch {
-		return nil
+	if w == nil || w.spec == nil || (m.id != 0 && !g.schedule.Reserve(m.id)) {
+		return
 	}
-	if m.id != 0 && !g.schedule.Reserve(m.id) {
-		return nil
+	if w.limit == 0 {
+		m.autoPartitions = 1
+	}
+	if w.autoBatch {
+		m.autoBatch = g.pace.batch()
 	}
 	g.unpark(w)
+	m.waiter = w
 	g.publish()
-	return w
 }
 
 func (g *group) rider(m *rideRequest) *waiter {
@@ -336,7 +346,7 @@ func (g *group) found(m *foundNote) {
 		g.schedule.Found(p.id, p.untilMicros, m.nowMicros, p.byLease)
 	}
 	g.serve(m.nowMicros)
-	if m.last {
+	if m.last && m.scan == g.shared.scans.Load() {
 		g.loaded = true
 		g.sendAllAway()
 	}

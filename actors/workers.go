@@ -20,20 +20,34 @@ type RetentionConfig struct {
 	VisitPartitions int
 }
 
-// workers are the goroutines of a broker that act by the clock.
-type workers struct{ group sync.WaitGroup }
+// workers are the goroutines of a broker besides its actors: those that act by the clock, and scans.
+type workers struct {
+	mu      sync.Mutex // guards stopped, and that none begins after wait
+	stopped bool
+	group   sync.WaitGroup
+}
 
 func (w *workers) start(b *Broker) {
 	for _, run := range []func(){b.runClock, b.runRetention, b.runSweep, b.runMover} {
-		w.group.Add(1)
-		go func() {
-			defer w.group.Done()
-			run()
-		}()
+		w.run(run)
 	}
 }
 
-func (w *workers) wait() { w.group.Wait() }
+// run begins a goroutine; not any more once wait was called.
+func (w *workers) run(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.stopped {
+		w.group.Go(f)
+	}
+}
+
+func (w *workers) wait() {
+	w.mu.Lock()
+	w.stopped = true
+	w.mu.Unlock()
+	w.group.Wait()
+}
 
 // every calls f at an interval until the broker stops.
 func (b *Broker) every(interval time.Duration, f func()) {
@@ -107,10 +121,11 @@ func (b *Broker) startScan(actor *groupActor, group *catalog.Group) {
 	if !b.started.Load() || b.stopped.Err() != nil {
 		return
 	}
-	b.workers.group.Go(func() {
+	number := actor.shared.scans.Add(1)
+	b.workers.run(func() {
 		view := b.store.View()
 		defer view.Close()
-		if err := scan(view, actor, group.Subscription, b.log.Now, b.machine.publishedHolds()); err != nil {
+		if err := scan(view, actor, number, group.Subscription, b.log.Now, b.machine.publishedHolds()); err != nil {
 			b.logger.Error().Str("target", "actors").Uint64("queue", actor.queueID).Uint64("group", actor.id).Err(err).
 				Msg("partitions of a group could not be scanned")
 		}

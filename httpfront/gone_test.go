@@ -185,3 +185,32 @@ func TestStopAnswersParkedRequestsAndCutsWhatIsLeft(t *testing.T) {
 	}
 	close(stuck)
 }
+
+func TestOneLookTellsWhetherTheClientHasGone(t *testing.T) {
+	asked, answers := make(chan struct{}), make(chan bool, 1)
+	s := startServer(t, testConfig(), Route{Method: "GET", Pattern: "/api/look", Handler: func(r *Request) {
+		<-asked
+		answers <- r.ClientGone()
+		r.Abandon()
+	}})
+	const request = "GET /api/look HTTP/1.1\r\nHost: x\r\n\r\n"
+	for name, c := range map[string]struct {
+		act  func(c *net.TCPConn)
+		want bool
+	}{
+		"stays":      {func(*net.TCPConn) {}, false},
+		"sends more": {func(c *net.TCPConn) { io.WriteString(c, request) }, false},
+		"closes":     {func(c *net.TCPConn) { c.Close() }, true},
+		"resets":     {func(c *net.TCPConn) { c.SetLinger(0); c.Close() }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := dial(t, s)
+			io.WriteString(conn, request)
+			c.act(conn.(*net.TCPConn))
+			asked <- struct{}{}
+			if got := <-answers; got != c.want {
+				t.Errorf("want %t, got %t", c.want, got)
+			}
+		})
+	}
+}

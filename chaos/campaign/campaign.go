@@ -92,7 +92,7 @@ func Run(options Options) (Report, []ledger.Violation, error) {
 		return r.report, nil, err
 	}
 	ready()
-	r.broker, r.client, r.gone = broker, broker.Client(), gone
+	r.broker, r.client, r.gone = broker, broker.Client().WithoutResend(), gone
 	defer broker.Kill()
 	defer r.client.Close()
 	if err := workload.Prepare(r.client, options.Plan); err != nil {
@@ -162,8 +162,8 @@ func (r *run) interrupt() ([]ledger.Violation, error) {
 	r.report.SlowestStart = max(r.report.SlowestStart, took)
 	r.gate.Open()
 	violations, err := r.judgeLogs()
-	r.options.Log("interruption %d after %v: ready in %v, %d messages, %d violations",
-		r.report.Interruptions, wait.Round(time.Millisecond), took.Round(time.Millisecond), r.stored(), len(violations))
+	r.options.Log("interruption %d after %v: ready at %v in %v, %d messages, %d violations",
+		r.report.Interruptions, wait.Round(time.Millisecond), (r.history.Now() - time.Since(start) + took).Round(time.Millisecond), took.Round(time.Millisecond), r.stored(), len(violations))
 	return violations, err
 }
 

@@ -109,9 +109,9 @@ func checkAnswered(push Push, logs shelves) []Violation {
 		record, there := logs[item.Partition].at(item.Offset) // a partition that is gone holds nothing
 		switch {
 		case !there:
-			found = append(found, violation("lost", "%v offset %d is missing, %s was answered %s there", item.Partition, item.Offset, item.Token, item.Status))
+			found = append(found, violation("lost", "%v offset %d is missing, %s was answered %s there at %v", item.Partition, item.Offset, item.Token, item.Status, show(push.End)))
 		case item.Status == "queued" && record.Token != item.Token:
-			found = append(found, violation("lost", "%v offset %d holds %s, %s was answered queued there", item.Partition, item.Offset, record.Token, item.Token))
+			found = append(found, violation("lost", "%v offset %d holds %s, %s was answered queued there at %v", item.Partition, item.Offset, record.Token, item.Token, show(push.End)))
 		case item.Status == "duplicate" && record.TransactionID != item.TransactionID:
 			found = append(found, violation("lost", "%v offset %d holds txid %s, %s was answered duplicate of it", item.Partition, item.Offset, record.TransactionID, item.TransactionID))
 		case item.TransactionID == "" && record.TransactionID != item.MessageID:

@@ -5,6 +5,7 @@ package powercut
 import (
 	"flag"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 var (
 	seed  = flag.Uint64("seed", 0, "seed of the campaign; 0 picks one and prints it")
 	cuts  = flag.Int("cuts", 10, "how often the power goes")
+	keep  = flag.Bool("keep", false, "keep the image and the log of the broker")
 	given = flag.String("queen", "", "path of the broker binary to test; empty builds the checkout")
 )
 
@@ -35,7 +37,15 @@ func TestPowerCutKeepsEveryAcknowledgedWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	volume, err := NewVolume(t.TempDir())
+	dir := t.TempDir()
+	if *keep {
+		var err error
+		if dir, err = os.MkdirTemp("", "queen-powercut-"); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("the image and the log are kept: %s", dir)
+	}
+	volume, err := NewVolume(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +59,7 @@ func TestPowerCutKeepsEveryAcknowledgedWrite(t *testing.T) {
 	defer cutter.Close()
 
 	report, violations, err := campaign.Run(campaign.Options{
-		Binary: binary, Dir: t.TempDir(), Env: map[string]string{"QUEEN_RAFT_DIR": data},
+		Binary: binary, Dir: dir, Env: map[string]string{"QUEEN_RAFT_DIR": data},
 		Plan: workload.Mixed(), Seed: chosen, Times: *cuts,
 		WaitMin: 50 * time.Millisecond, WaitMax: 4 * time.Second, AgainOneIn: 4, Log: t.Logf,
 		Interrupt: cutter.Cut,

@@ -53,6 +53,11 @@ func (a *API) Routes(server *httpfront.Server) []httpfront.Route {
 		{Method: "DELETE", Pattern: "/api/v1/dlq", Level: admin, Handler: a.purgeDeadLetters},
 		{Method: "POST", Pattern: "/api/v1/dlq/:id/replay", Level: readWrite, Handler: a.replayDeadLetter, Admit: true},
 
+		{Method: "POST", Pattern: "/api/v1/traces", Level: readWrite, Handler: a.recordTrace, Admit: true},
+		{Method: "GET", Pattern: "/api/v1/traces/names", Level: readOnly, Handler: a.listTraceNames},
+		{Method: "GET", Pattern: "/api/v1/traces/by-name/:traceName", Level: readOnly, Handler: a.listTraces},
+		{Method: "GET", Pattern: "/api/v1/traces/:partitionId/:transactionId", Level: readOnly, Handler: a.describeTraces},
+
 		{Method: "POST", Pattern: "/api/v1/fetch", Level: readOnly, Handler: a.fetch, Refusal: fetch},
 		{Method: "POST", Pattern: "/api/v1/fetch/offsets", Level: readOnly, Handler: a.fetchOffsets, Refusal: fetch},
 		{Method: "POST", Pattern: "/api/v1/partitions/changed", Level: readOnly, Handler: a.changed, Refusal: fetch},

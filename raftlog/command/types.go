@@ -349,7 +349,7 @@ type Trace struct {
 	EventType string
 	// Worker names the node that accepted the trace.
 	Worker string
-	// Names are distinct.
+	// Names may repeat; each counts once.
 	Names []string
 	// Data is the JSON text as it was sent.
 	Data []byte

@@ -53,6 +53,23 @@ const (
 	FamilyTrash Family = 't'
 	// FamilyOutcome: log index -> outcomes of the requests of that entry.
 	FamilyOutcome Family = 'r'
+	// FamilyTrace: trace number -> trace row. Numbers rise in the order of apply, and so do the times of traces.
+	FamilyTrace Family = 'z'
+	// FamilyTraceAddress: 128-bit hash of tenant, partition and txid, trace number -> nothing.
+	FamilyTraceAddress Family = 'Z'
+	// FamilyTraceName: tenant, trace name -> id of the name.
+	FamilyTraceName Family = 'w'
+	// FamilyTraceNameRow: name id -> name row (tenant, name, counts, newest trace).
+	FamilyTraceNameRow Family = 'W'
+	// FamilyTraceNamed: name id, trace number -> nothing.
+	FamilyTraceNamed Family = 'y'
+	// FamilyTraceNameMessage: name id, address hash -> how many traces of that message have the name.
+	FamilyTraceNameMessage Family = 'Y'
+	// FamilyTraceNameSeen: tenant, complement of the minute, name id -> nothing: names by the minute of their newest trace,
+	// the latest first.
+	FamilyTraceNameSeen Family = 'v'
+	// FamilyTraceNameCount: tenant -> how many trace names it has.
+	FamilyTraceNameCount Family = 'V'
 	// FamilyBucket: bucket id -> bytes and live chunks of the bucket. Written by the store alone.
 	FamilyBucket Family = 'b'
 )
@@ -185,6 +202,52 @@ func Trash(queue, group uint64) []byte { return ids(FamilyTrash, queue, group) }
 
 // Outcome is the key of the outcomes of one entry.
 func Outcome(index uint64) []byte { return ids(FamilyOutcome, index) }
+
+// Trace is the key of a trace row.
+func Trace(number uint64) []byte { return ids(FamilyTrace, number) }
+
+// TraceAt is the key under which a trace is found by its address.
+func TraceAt(address [16]byte, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(TracesAt(address), number)
+}
+
+// TracesAt is the prefix of all traces of one address.
+func TracesAt(address [16]byte) []byte { return append([]byte{FamilyTraceAddress}, address[:]...) }
+
+// TraceName is the key under which the id of a trace name is found.
+func TraceName(tenant uuid.UUID, name string) []byte {
+	return append(append([]byte{FamilyTraceName}, tenant[:]...), name...)
+}
+
+// TraceNameRow is the key of a name row.
+func TraceNameRow(name uint64) []byte { return ids(FamilyTraceNameRow, name) }
+
+// TraceNamed is the key under which a trace is found by one of its names.
+func TraceNamed(name, number uint64) []byte { return ids(FamilyTraceNamed, name, number) }
+
+// TracesNamed is the prefix of all traces of a name.
+func TracesNamed(name uint64) []byte { return ids(FamilyTraceNamed, name) }
+
+// TraceNameMessage is the key of the number of traces that one message has under a name.
+func TraceNameMessage(name uint64, address [16]byte) []byte {
+	return append(ids(FamilyTraceNameMessage, name), address[:]...)
+}
+
+// TraceNameSeen is the key of a name in the order in which names were seen, the latest minute first.
+func TraceNameSeen(tenant uuid.UUID, minute, name uint64) []byte {
+	key := binary.BigEndian.AppendUint64(TraceNamesSeen(tenant), ^minute)
+	return binary.BigEndian.AppendUint64(key, name)
+}
+
+// TraceNamesSeen is the prefix of that order for one tenant.
+func TraceNamesSeen(tenant uuid.UUID) []byte {
+	return append([]byte{FamilyTraceNameSeen}, tenant[:]...)
+}
+
+// TraceNameCount is the key of the number of trace names of a tenant.
+func TraceNameCount(tenant uuid.UUID) []byte {
+	return append([]byte{FamilyTraceNameCount}, tenant[:]...)
+}
 
 // Bucket is the key of a bucket row.
 func Bucket(bucket uint32) []byte { return ids(FamilyBucket, uint64(bucket)) }

@@ -63,6 +63,17 @@ func TestGoldenKeys(t *testing.T) {
 		{"AllPositionsOf", AllPositionsOf(1), "o" + one},
 		{"Trash", Trash(1, 2), "t" + one + two},
 		{"Outcome", Outcome(1), "r" + one},
+		{"Trace", Trace(1), "z" + one},
+		{"TraceAt", TraceAt(hash, 1), "Z" + hashed + one},
+		{"TracesAt", TracesAt(hash), "Z" + hashed},
+		{"TraceName", TraceName(id, "p"), "w" + lease + "70"},
+		{"TraceNameRow", TraceNameRow(1), "W" + one},
+		{"TraceNamed", TraceNamed(1, 2), "y" + one + two},
+		{"TracesNamed", TracesNamed(1), "y" + one},
+		{"TraceNameMessage", TraceNameMessage(1, hash), "Y" + one + hashed},
+		{"TraceNameSeen", TraceNameSeen(id, 1, 2), "v" + lease + "fffffffffffffffe" + two},
+		{"TraceNamesSeen", TraceNamesSeen(id), "v" + lease},
+		{"TraceNameCount", TraceNameCount(id), "V" + lease},
 		{"Bucket", Bucket(1), "b" + one},
 	}
 	pinned := map[string]bool{"LastNumber": true}

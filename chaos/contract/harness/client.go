@@ -23,6 +23,7 @@ type Client struct {
 	base   *url.URL
 	http   *http.Client
 	header http.Header
+	once   bool // WithoutResend
 }
 
 // NewClient returns a client of the broker at base, an address like http://127.0.0.1:6632.
@@ -44,7 +45,14 @@ func NewClient(base string) *Client {
 func (c *Client) With(name, value string) *Client {
 	header := maps.Clone(c.header)
 	header.Set(name, value)
-	return &Client{base: c.base, http: c.http, header: header}
+	return &Client{base: c.base, http: c.http, header: header, once: c.once}
+}
+
+// WithoutResend returns a client over the same connections that sends every request at most once. Others leave it to
+// the transport, which repeats a GET by itself when a reused connection breaks before the answer: the effect of the
+// first try, such as the claim of a pop, would then go unnoticed.
+func (c *Client) WithoutResend() *Client {
+	return &Client{base: c.base, http: c.http, header: c.header, once: true}
 }
 
 // WithToken returns a client over the same connections that sends the token as its bearer.
@@ -136,6 +144,10 @@ func (c *Client) DoContext(ctx context.Context, request Request) Response {
 		outgoing.Body = io.NopCloser(bytes.NewReader(request.Body))
 		outgoing.ContentLength = int64(len(request.Body))
 		outgoing.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(request.Body)), nil }
+	}
+	if request.Body == nil && c.once {
+		// The transport repeats only what it knows to have no body; this one turns out to be empty when it is sent.
+		outgoing.Body = io.NopCloser(bytes.NewReader(nil))
 	}
 	maps.Copy(outgoing.Header, request.Header)
 	start := time.Now()

@@ -165,6 +165,7 @@ func (n *Node) openStore(context.Context) (err error) {
 		IdleUnload:           seconds(n.config.ConsumeIdleUnloadSeconds),
 		PartitionCleanupDays: cleanupDays(&n.config),
 		TxidWindowMinSeconds: uint32(n.config.RaftTxnWindowMinSeconds),
+		TraceRetention:       seconds(n.config.RaftTraceRetentionSeconds),
 		Observer:             n.health.handlers.Observer(),
 	})
 	return err

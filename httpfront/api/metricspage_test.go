@@ -1,0 +1,220 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"queen/raftlog/command"
+)
+
+var sampleLine = regexp.MustCompile(`^([a-z_]+)(\{.*\})? (\S+)$`)
+
+// scrape reads the page: the value of every sample, by name and labels.
+func (n *testNode) scrape() map[string]float64 {
+	n.t.Helper()
+	samples := map[string]float64{}
+	for line := range strings.Lines(string(n.call("GET", "/metrics/prometheus", ""))) {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		parts := sampleLine.FindStringSubmatch(line)
+		if parts == nil {
+			n.t.Fatalf("%q is no sample", line)
+		}
+		value, err := strconv.ParseFloat(parts[3], 64)
+		if err != nil {
+			n.t.Fatalf("%q has no value", line)
+		}
+		if _, twice := samples[parts[1]+parts[2]]; twice {
+			n.t.Errorf("%s%s is there twice", parts[1], parts[2])
+		}
+		samples[parts[1]+parts[2]] = value
+	}
+	return samples
+}
+
+// specified reads the families of operations 3.4 and whether they are histograms.
+func specified(t *testing.T) map[string]bool {
+	t.Helper()
+	file, err := os.ReadFile("testdata/families.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	families := map[string]bool{}
+	for scanner := bufio.NewScanner(bytes.NewReader(file)); scanner.Scan(); {
+		fields := strings.Fields(scanner.Text())
+		families[fields[0]] = fields[1] == "histogram"
+	}
+	return families
+}
+
+func familyOf(sample string, families map[string]bool) (family string, known bool) {
+	name, _, _ := strings.Cut(sample, "{")
+	if _, ok := families[name]; ok {
+		return name, true
+	}
+	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+		if base, cut := strings.CutSuffix(name, suffix); cut && families[base] {
+			return base, true
+		}
+	}
+	return name, false
+}
+
+// exercise makes every kind of thing happen that a metric shows.
+func exercise(n *testNode) {
+	n.push("space.task", "p", 5)
+	n.ack("__QUEUE_MODE__", "completed", n.pop("space.task", "batch=2"))
+	n.push("last", "p", 5)
+	n.ack("g", "completed", n.pop("last", "consumerGroup=g&subscriptionMode=all&conflation=true"))
+	n.push("dead", "p", 2)
+	n.ack("__QUEUE_MODE__", "dlq", n.pop("dead", "batch=1"))
+	n.call("POST", "/api/v1/configure", `{"queue":"dead","options":{"maxWaitTimeSeconds":1}}`)
+	n.call("POST", "/api/v1/configure", `{"queue":"secret","options":{"encryptionEnabled":true}}`)
+}
+
+func TestEveryExportedFamilyIsSpecified(t *testing.T) {
+	n := startNode(t, time.Minute)
+	exercise(n)
+	families := specified(t)
+	for sample := range n.scrape() {
+		if family, known := familyOf(sample, families); !known {
+			t.Errorf("operations 3.4 does not have %s", family)
+		}
+	}
+}
+
+// What cannot move within a test on one healthy node: a full disk, a defect, a damaged store, a payload without its key,
+// requests that wait for room, what is constant.
+var still = []string{
+	"queen_build_info", "queen_raft_storage_full", "queen_actor_restarts_total", "queen_store_corruption_total",
+	"queen_decrypt_failures_total", "queen_raft_admit_total", "queen_raft_admit_bytes", "queen_raft_admit_waiting",
+	"queen_raft_term", "queen_raft_leader", "queen_raft_leader_changes_total", "queen_raft_quorum_ack_age_seconds",
+	"queen_disk_used_percent", "queen_raft_inflight", "queen_raft_command_queue_depth", "queen_raft_log_storage",
+	"queen_event_loop_lag_avg_milliseconds", "queen_consumer_group_lag_complete",
+}
+
+func TestEveryExportedFamilyMoves(t *testing.T) {
+	n := startNode(t, time.Minute)
+	families := specified(t)
+	before := n.scrape()
+	exercise(n)
+	waiting := make(chan popped, 1)
+	go func() { waiting <- n.pop("space.task", "wait=true&timeout=3000&consumerGroup=late") }()
+	left := map[string]bool{}
+	for sample := range before {
+		if family, _ := familyOf(sample, families); family != "" {
+			left[family] = true
+		}
+	}
+	for _, family := range still {
+		if !left[family] {
+			t.Errorf("%s is not exported", family)
+		}
+		delete(left, family)
+	}
+	for _, family := range []string{
+		"queen_dlq_depth_by_queue", "queen_queue_conflated_per_minute", "queen_queue_pop_lag_milliseconds",
+		"queen_consumer_group_lag", "queen_consumer_group_lag_seconds",
+	} {
+		left[family] = true
+	}
+	var missing []string
+	defer func() {
+		if len(missing) > 0 {
+			t.Errorf("did not move: %v", missing)
+		}
+	}()
+	eventually(t, "every family moves", func() bool {
+		n.api.depths.mu.Lock()
+		n.api.depths.next = time.Time{}
+		n.api.depths.mu.Unlock()
+		for sample, value := range n.scrape() {
+			if old, had := before[sample]; !had && value != 0 || had && old != value {
+				family, _ := familyOf(sample, families)
+				delete(left, family)
+			}
+		}
+		missing = slices.Sorted(maps.Keys(left))
+		return len(left) == 0
+	})
+	<-waiting
+}
+
+func TestGaugesOfQueuesSayWhatHappened(t *testing.T) {
+	n := startNode(t, time.Minute)
+	exercise(n)
+	page := n.scrape()
+	for sample, want := range map[string]float64{
+		`queen_dlq_depth_by_queue{queue="dead"}`:                              1,
+		`queen_queue_conflated_per_minute{queue="last"}`:                      4,
+		`queen_queue_conflated_per_minute{queue="space.task"}`:                0,
+		`queen_consumer_group_lag{queue="space.task",group="__QUEUE_MODE__"}`: 3,
+		`queen_consumer_group_lag{queue="last",group="g"}`:                    0,
+		`queen_consumer_group_lag_complete`:                                   1,
+		`queen_encryption_missing_key_queues`:                                 1,
+		`queen_process_push_messages_total`:                                   12,
+		`queen_process_push_requests_total`:                                   3,
+		`queen_process_pop_messages_total`:                                    4,
+		`queen_process_ack_messages_total`:                                    4,
+		`queen_build_info{version="1.2.3",kinds="7"}`:                         1,
+		`queen_raft_leader`:                                                   1,
+	} {
+		if got, ok := page[sample]; !ok || got != want {
+			t.Errorf("%s: want %v, got %v (there: %t)", sample, want, got, ok)
+		}
+	}
+	if lag := page[`queen_queue_pop_lag_milliseconds{queue="last",stat="max"}`]; lag <= 0 || lag > 10_000 {
+		t.Errorf("the age at delivery is %v ms", lag)
+	}
+}
+
+func TestLabelsAreEscaped(t *testing.T) {
+	e := &exposition{}
+	e.sample("f", 1.5, queueLabels(command.DefaultTenant, "a\"b\\c\nd")...)
+	if got, want := e.buffer.String(), `f{queue="a\"b\\c\nd"} 1.5`+"\n"; got != want {
+		t.Errorf("got %s want %s", got, want)
+	}
+}
+
+func TestTheLagWalkEndsAtItsBudget(t *testing.T) {
+	n := startNode(t, time.Minute)
+	for _, partition := range []string{"a", "b", "c"} {
+		n.push("wide", partition, 1)
+	}
+	n.pop("wide", "consumerGroup=g&subscriptionMode=all&partitions=3&batch=10")
+	n.api.config.GroupLagMaxCursors = 2
+	if found := n.api.measureDepths(); found.complete || len(found.groups) != 0 {
+		t.Errorf("3 partitions with a budget of 2: got %+v", found)
+	}
+	n.api.config.GroupLagMaxCursors = 3
+	if found := n.api.measureDepths(); !found.complete || len(found.groups) != 1 {
+		t.Errorf("3 partitions with a budget of 3: got %+v", found)
+	}
+}
+
+func TestDepthsAreComputedNowAndThenOnly(t *testing.T) {
+	var d depths
+	walks := 0
+	walk := func() *depthGauges { walks++; return &depthGauges{} }
+	began := time.Now()
+	for range 3 {
+		d.current(began, walk)
+	}
+	d.current(began.Add(depthsLeast/2), walk)
+	if walks != 1 {
+		t.Errorf("want 1 walk, got %d", walks)
+	}
+	d.current(began.Add(depthsLeast+time.Second), walk)
+	if walks != 2 {
+		t.Errorf("want 2 walks, got %d", walks)
+	}
+}
