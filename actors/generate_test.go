@@ -132,11 +132,11 @@ func (g *generator) weighted() []struct {
 		weight int
 		make   func() command.Command
 	}{
-		{280, func() command.Command {
+		{255, func() command.Command {
 			return command.Push{Tenant: g.tenant(), Groups: g.groups(1 + g.random.IntN(3))}
 		}},
 		{220, g.claim},
-		{230, g.ack},
+		{205, g.ack},
 		{30, g.extend},
 		{40, g.handBack},
 		{35, g.register},
@@ -153,6 +153,8 @@ func (g *generator) weighted() []struct {
 		{30, g.retain},
 		{8, func() command.Command { return command.Sweep{MaxKeys: uint32(1 + g.random.IntN(200))} }},
 		{10, g.moveChunks},
+		{40, g.trace},
+		{10, g.traceSweep},
 		{7, func() command.Command { return command.Tick{} }},
 	}
 }

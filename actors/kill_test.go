@@ -44,3 +44,32 @@ func TestKilledActorsChangeNothing(t *testing.T) {
 	}
 	t.Logf("seed %d: killed %v", r.seed, c.killed)
 }
+
+// TestKilledGroupsLoseNothing kills actors of every kind while pops, acks and pushes go on: no pop hangs, nothing is lost or
+// delivered twice.
+func TestKilledGroupsLoseNothing(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		oneIn int
+		only  Kind
+	}{{"groups", 15, KindGroup}, {"all kinds", 200, ""}} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			strikes := striker(recordedSeed(t, 20260103), c.oneIn)
+			chaos := &r.system.chaos
+			chaos.mu.Lock()
+			chaos.strikes = func(kind Kind) bool { return (c.only == "" || kind == c.only) && strikes(kind) }
+			chaos.mu.Unlock()
+			r.consumeUnder(t, func() {
+				chaos.mu.Lock()
+				defer chaos.mu.Unlock()
+				chaos.deaths = 0 // deaths outside of commands are not spared
+			})
+			chaos.mu.Lock()
+			defer chaos.mu.Unlock()
+			if chaos.killed[KindGroup] < 50 {
+				t.Errorf("only %v were killed", chaos.killed)
+			}
+		})
+	}
+}

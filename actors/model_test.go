@@ -124,7 +124,7 @@ func (m *model) command(c command.Command) command.Result {
 		return m.replay(&c)
 	case command.Retain:
 		return m.retain(&c)
-	case command.Sweep, command.MoveChunks:
+	case command.Sweep, command.MoveChunks, command.Trace, command.TraceSweep:
 		return notModelled{}
 	}
 	panic("the model does not know this command")

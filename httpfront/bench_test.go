@@ -27,11 +27,12 @@ func BenchmarkPush(b *testing.B) {
 			r.Fail(err)
 			return
 		}
-		verdicts := make([]wire.PushVerdict, len(items))
-		for i := range items {
-			verdicts[i] = wire.PushVerdict{Txid: items[i].Txid, Queue: items[i].Queue}
-		}
-		r.JSONOwned(201, wire.AppendPush(nil, verdicts))
+		r.Answer(201, func(dst []byte) []byte {
+			for i := range items {
+				dst = wire.AppendPushVerdict(dst, i, &wire.PushVerdict{Txid: items[i].Txid, Queue: items[i].Queue})
+			}
+			return dst
+		})
 	}}))
 	port, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

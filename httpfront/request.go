@@ -2,6 +2,7 @@ package httpfront
 
 import (
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -66,6 +67,24 @@ func (r *Request) JSONOwned(status int, body []byte) {
 	r.Ctx.SetStatusCode(status)
 	r.Ctx.Response.Header.SetContentType(jsonType)
 	r.Ctx.Response.SetBodyRaw(body)
+}
+
+// scratch holds buffers for answers; see Answer.
+var scratch = sync.Pool{New: func() any { return new([]byte) }}
+
+// keptScratchBytes is the largest buffer that is kept for the next answer: a batch of some hundred messages.
+const keptScratchBytes = 1 << 20
+
+// Answer lets encode append a JSON body to an empty buffer and answers with it. Large answers are made so: neither the
+// buffer nor the copy that the connection sends is made anew each time.
+func (r *Request) Answer(status int, encode func(dst []byte) []byte) {
+	buffer := scratch.Get().(*[]byte)
+	body := encode((*buffer)[:0])
+	r.JSON(status, body)
+	if cap(body) <= keptScratchBytes {
+		*buffer = body
+		scratch.Put(buffer)
+	}
 }
 
 // NoContent answers 204.

@@ -12,17 +12,17 @@ import (
 )
 
 // Interruption ends the process of a broker and leaves its directory as the next start will find it. It returns after
-// the process has been waited for.
-type Interruption func(*harness.Broker) error
+// the process has been waited for. When answers of the broker stop to count before it is gone, it books that.
+type Interruption func(*harness.Broker, *ledger.History) error
 
 // Kill is SIGKILL.
-func Kill(broker *harness.Broker) error {
+func Kill(broker *harness.Broker, _ *ledger.History) error {
 	broker.Kill()
 	return nil
 }
 
 // Stop is SIGTERM: an orderly end.
-func Stop(broker *harness.Broker) error { return broker.Stop() }
+func Stop(broker *harness.Broker, _ *ledger.History) error { return broker.Stop() }
 
 // Options says how a campaign runs. All fields but Env and Log are required.
 type Options struct {
@@ -170,7 +170,7 @@ func (r *run) interrupt() ([]ledger.Violation, error) {
 // end interrupts the process and keeps the load back until the next one is ready.
 func (r *run) end() error {
 	r.report.Interruptions++
-	err := r.options.Interrupt(r.broker)
+	err := r.options.Interrupt(r.broker, r.history)
 	r.gone()
 	r.gate.Close()
 	if err != nil {

@@ -120,7 +120,7 @@ func TestPopsParkedAtTheEndHoldNothingAfterwards(t *testing.T) {
 			client := broker.Client()
 			defer client.Close()
 			before := park(t, client)
-			if err := interrupt(broker); err != nil {
+			if err := interrupt(broker, nil); err != nil {
 				t.Fatal(err)
 			}
 			before.answered(t, atOnce)

@@ -118,8 +118,9 @@ type QueueRules struct {
 type History struct {
 	origin time.Time
 
-	mutex sync.Mutex
-	books Books
+	mutex     sync.Mutex
+	books     Books
+	blackouts []Span
 }
 
 // Books is a copy of a history at one instant. Its slices are not changed any more.
@@ -145,7 +146,7 @@ func (h *History) Now() time.Duration { return time.Since(h.origin) }
 func (h *History) Books() Books {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	return Books{
+	books := Books{
 		Queues:       h.books.Queues,
 		Pushes:       slices.Clone(h.books.Pushes),
 		Pops:         slices.Clone(h.books.Pops),
@@ -153,6 +154,49 @@ func (h *History) Books() Books {
 		Extends:      slices.Clone(h.books.Extends),
 		Transactions: slices.Clone(h.books.Transactions),
 		Lives:        slices.Clone(h.books.Lives),
+	}
+	for _, dark := range h.blackouts {
+		books.forget(dark)
+	}
+	return books
+}
+
+// Blackout books an instant at which answers stop to count, such as a loss of power: a call that is open between now
+// and the call of the returned function has an unknown outcome, whatever its client reads afterwards.
+func (h *History) Blackout() func() {
+	i := open(h, &h.blackouts, Span{}, func(s *Span, now time.Duration) { s.Start = now })
+	return func() { h.change(func(now time.Duration) { h.blackouts[i].End = now }) }
+}
+
+// forget makes the calls unknown that were open in the dark. A refusal is one all the same.
+func (b Books) forget(dark Span) {
+	hit := func(span Span, outcome Outcome) bool {
+		return outcome == Done && span.End >= dark.Start && (dark.End == 0 || span.Start <= dark.End)
+	}
+	for i, push := range b.Pushes {
+		if hit(push.Span, push.Outcome) {
+			b.Pushes[i].Outcome = Unknown
+		}
+	}
+	for i, pop := range b.Pops {
+		if hit(pop.Span, pop.Outcome) {
+			b.Pops[i].Outcome, b.Pops[i].LeaseID, b.Pops[i].Messages = Unknown, "", nil
+		}
+	}
+	for i, ack := range b.Acks {
+		if hit(ack.Span, ack.Outcome) {
+			b.Acks[i].Outcome = Unknown
+		}
+	}
+	for i, extend := range b.Extends {
+		if hit(extend.Span, extend.Outcome) {
+			b.Extends[i].Outcome = Unknown
+		}
+	}
+	for i, transaction := range b.Transactions {
+		if hit(transaction.Span, transaction.Outcome) {
+			b.Transactions[i].Outcome = Unknown
+		}
 	}
 }
 

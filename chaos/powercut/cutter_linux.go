@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"queen/chaos/contract/harness"
+	"queen/chaos/ledger"
 )
 
 // darkMax is how long a broker may live on in the dark, in half of the cuts. Every fsync fails then, and nothing may
@@ -32,11 +33,16 @@ func NewCutter(volume *Volume, data string, seed uint64) *Cutter {
 }
 
 // Cut is a campaign.Interruption.
-func (c *Cutter) Cut(broker *harness.Broker) error {
+func (c *Cutter) Cut(broker *harness.Broker, history *ledger.History) error {
 	c.Close()
+	// What is answered from here on did not leave the building. It must not count either: a flush that is in flight at
+	// the cut may report success although ext4 could not note in its journal that the blocks are written. A flush
+	// that begins in the dark fails, so a call sent then must not be acknowledged.
+	dark := history.Blackout()
 	if err := c.volume.Darken(); err != nil {
 		return err
 	}
+	dark()
 	if c.random.IntN(2) == 0 {
 		<-time.After(time.Duration(c.random.Int64N(int64(darkMax))))
 	}

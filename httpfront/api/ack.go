@@ -34,7 +34,7 @@ func (a *API) ack(r *httpfront.Request) {
 	}
 	a.stats.acked(len(verdicts))
 	a.countAck(r.Tenant, call.Parts, result.Parts)
-	r.JSONOwned(200, wire.AppendAck(make([]byte, 0, len(verdicts)*answerItemBytes+2), verdicts))
+	r.Answer(200, func(dst []byte) []byte { return wire.AppendAck(dst, verdicts) })
 }
 
 // ackPlace is where an item went: its part and its place there; part is -1 for an item that fails by itself.

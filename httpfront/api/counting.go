@@ -8,7 +8,6 @@ import (
 	"queen/actors"
 	"queen/actors/machine/catalog"
 	"queen/httpfront/api/history"
-	"queen/httpfront/wire"
 	"queen/raftlog/command"
 	"queen/store"
 	"queen/store/layout"
@@ -41,31 +40,29 @@ func (a *API) countPush(tenant uuid.UUID, groups []command.PushGroup, results []
 }
 
 // countPop counts what a pop got, by queue: batches of one queue stand together. Without batches it is an empty pop of the
-// queue that was asked, if there is one.
-func (a *API) countPop(tenant uuid.UUID, asked string, batches []command.ClaimedBatch, read []wire.PopBatch) {
+// queue that was asked, if there is one. It returns the number of messages.
+func (a *API) countPop(tenant uuid.UUID, asked string, batches []command.ClaimedBatch, delivered []history.Delivery) (messages int) {
 	if len(batches) == 0 {
 		if a.broker.Directory().Queue(tenant, asked) != nil {
 			a.history.Popped(tenant, asked, history.Delivery{})
 		}
-		return
+		return 0
 	}
-	now := a.broker.Now()
 	var sum history.Delivery
 	for i := range batches {
-		sum.Messages += uint64(len(read[i].Messages))
+		sum.Messages += delivered[i].Messages
+		sum.LagMicros += delivered[i].LagMicros
+		sum.LagMaxMicros = max(sum.LagMaxMicros, delivered[i].LagMaxMicros)
 		if claimed := &batches[i]; claimed.DeliverLastOnly && claimed.Attempt == 1 {
 			sum.Conflated += claimed.LastOffset - claimed.FirstOffset
 		}
-		for j := range read[i].Messages {
-			age := now - min(now, read[i].Messages[j].CreatedMicros)
-			sum.LagMicros += age
-			sum.LagMaxMicros = max(sum.LagMaxMicros, age)
-		}
 		if i+1 == len(batches) || batches[i+1].Queue != batches[i].Queue {
 			a.history.Popped(tenant, batches[i].Queue, sum)
+			messages += int(sum.Messages)
 			sum = history.Delivery{}
 		}
 	}
+	return messages
 }
 
 // settled is what acks did to one queue.

@@ -7,6 +7,7 @@ import (
 	"queen/actors"
 	"queen/actors/machine/partition"
 	"queen/httpfront"
+	"queen/httpfront/api/history"
 	"queen/httpfront/wire"
 	"queen/raftlog/command"
 )
@@ -239,7 +240,7 @@ func (a *API) answerPop(r *httpfront.Request, p *popParameters, queue string, ou
 		a.stats.popped(0)
 		a.countPop(r.Tenant, queue, nil, nil)
 		if answer.Conflation || answer.ConflationConflict {
-			r.JSONOwned(200, wire.AppendPop(nil, answer))
+			r.JSONOwned(200, wire.NewPopWriter(nil, answer).End())
 			return
 		}
 		r.NoContent()
@@ -248,23 +249,29 @@ func (a *API) answerPop(r *httpfront.Request, p *popParameters, queue string, ou
 	if p.autopilot && (outcome.AutoPartitions > 0 || outcome.AutoBatch > 0) {
 		answer.Autopilot = &wire.Autopilot{Partitions: outcome.AutoPartitions, Batch: outcome.AutoBatch}
 	}
-	view := a.broker.LocalView()
-	defer view.Close()
-	messages, bytes, err := a.readBatches(view, answer, outcome.Batches)
-	if err != nil {
-		a.broker.HandBack(&p.PopRequest, outcome)
-		r.Fail(fmt.Errorf("read claimed messages: %w", err))
-		return
+	answer.Batches = make([]wire.PopBatch, len(outcome.Batches))
+	for i := range outcome.Batches {
+		claimed := &outcome.Batches[i]
+		answer.Batches[i] = wire.PopBatch{PartitionID: claimed.Partition, Partition: claimed.PartitionName, Attempt: claimed.Attempt}
 	}
-	if p.clientGone(r) {
+	var failure error
+	var delivered []history.Delivery
+	r.Answer(200, func(dst []byte) []byte {
+		dst, delivered, failure = a.appendClaimed(dst, answer, outcome.Batches)
+		return dst
+	})
+	switch {
+	case failure != nil:
+		a.broker.HandBack(&p.PopRequest, outcome)
+		r.Ctx.Response.Reset()
+		r.Fail(fmt.Errorf("read claimed messages: %w", failure))
+	case p.clientGone(r):
 		a.broker.HandBack(&p.PopRequest, outcome)
 		r.Abandon()
-		return
+	default:
+		a.stats.popped(a.countPop(r.Tenant, queue, outcome.Batches, delivered))
+		a.meters.pop.Update((time.Since(r.Arrived) - outcome.Waited).Seconds())
 	}
-	a.stats.popped(messages)
-	a.countPop(r.Tenant, queue, outcome.Batches, answer.Batches)
-	a.meters.pop.Update((time.Since(r.Arrived) - outcome.Waited).Seconds())
-	r.JSONOwned(200, wire.AppendPop(make([]byte, 0, bytes+messages*popMessageBytes+256), answer))
 }
 
 // clientGone tells whether anybody is there to receive the answer (messaging 5.5.9). A pop that waits is watched all the
@@ -282,48 +289,42 @@ func (p *popParameters) assumed(outcome *actors.PopOutcome) bool {
 	return p.conflation && !outcome.Registered
 }
 
-// popMessageBytes is about what a message takes in the answer besides its payload.
-const popMessageBytes = 420
-
-// readBatches reads the messages of the claimed ranges into the answer. Their bytes are copied: they outlive the chunk.
-func (a *API) readBatches(view partition.Reader, answer *wire.PopAnswer, batches []command.ClaimedBatch) (messages, bytes int, err error) {
-	answer.Batches = make([]wire.PopBatch, len(batches))
+// appendClaimed reads the messages of the claimed ranges from this node's store straight into the answer.
+func (a *API) appendClaimed(dst []byte, answer *wire.PopAnswer, batches []command.ClaimedBatch) ([]byte, []history.Delivery, error) {
+	view := a.broker.LocalView()
+	defer view.Close()
+	now := a.broker.Now()
+	delivered := make([]history.Delivery, len(batches))
+	w := wire.NewPopWriter(dst, answer)
 	for i := range batches {
-		claimed := &batches[i]
-		batch := &answer.Batches[i]
-		batch.PartitionID, batch.Partition, batch.Attempt = claimed.Partition, claimed.PartitionName, claimed.Attempt
+		claimed, count := &batches[i], &delivered[i]
+		w.Batch(&answer.Batches[i])
 		span := partition.MessageRange{
 			Queue: claimed.QueueID, Partition: claimed.Partition, First: claimed.FirstOffset, End: claimed.LastOffset + 1,
 		}
 		if claimed.DeliverLastOnly {
 			span.First = claimed.LastOffset
 		}
-		batch.Messages = make([]wire.PopMessage, 0, min(span.End-span.First, 1<<16))
 		err := partition.ReadMessages(view, span, func(offset, stampMicros uint64, m *command.Message) (bool, error) {
-			batch.Messages = append(batch.Messages, a.popMessage(offset, stampMicros, m))
-			messages++
-			bytes += len(m.Payload)
+			message := wire.PopMessage{
+				ID: m.ID, Txid: m.Txid, TraceID: m.TraceID, Data: m.Payload, ProducerSub: m.ProducerSub,
+				CreatedMicros: stampMicros, Offset: offset,
+			}
+			if m.Encrypted {
+				message.Data, message.DecryptError = a.open(m.Payload)
+			}
+			w.Message(&message)
+			age := now - min(now, stampMicros)
+			count.Messages++
+			count.LagMicros += age
+			count.LagMaxMicros = max(count.LagMaxMicros, age)
 			return true, nil
 		})
 		if err != nil {
-			return 0, 0, err
+			return dst, nil, err
 		}
 	}
-	return messages, bytes, nil
-}
-
-func (a *API) popMessage(offset, stampMicros uint64, m *command.Message) wire.PopMessage {
-	message := wire.PopMessage{
-		ID: m.ID, TraceID: m.TraceID, CreatedMicros: stampMicros, Offset: offset,
-	}
-	kept := make([]byte, 0, len(m.Txid)+len(m.ProducerSub)+len(m.Payload))
-	kept = append(append(append(kept, m.Txid...), m.ProducerSub...), m.Payload...)
-	sub, payload := len(m.Txid), len(m.Txid)+len(m.ProducerSub)
-	message.Txid, message.ProducerSub, message.Data = kept[:sub:sub], kept[sub:payload:payload], kept[payload:]
-	if m.Encrypted {
-		message.Data, message.DecryptError = a.open(message.Data)
-	}
-	return message
+	return w.End(), delivered, nil
 }
 
 // open decrypts a stored payload; what no key fits is handed out as it is stored (state 8.4).

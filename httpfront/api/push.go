@@ -52,7 +52,7 @@ func (a *API) push(r *httpfront.Request) {
 	a.stats.pushed(len(items))
 	a.countPush(r.Tenant, plan.groups, results)
 	a.meters.push.Update(time.Since(r.Arrived).Seconds())
-	r.JSONOwned(201, plan.answer(items, results))
+	r.Answer(201, func(dst []byte) []byte { return plan.answer(dst, items, results) })
 }
 
 func (a *API) checkPush(r *httpfront.Request, items []wire.PushItem) error {
@@ -158,20 +158,20 @@ func (a *API) seal(m *command.Message) error {
 }
 
 // answer turns the results of the groups into verdicts in the order of the items (messaging 4.2).
-func (p *pushPlan) answer(items []wire.PushItem, results []command.PushGroupResult) []byte {
-	verdicts := make([]wire.PushVerdict, len(items))
+func (p *pushPlan) answer(dst []byte, items []wire.PushItem, results []command.PushGroupResult) []byte {
 	next := make([]groupProgress, len(results))
+	dst = append(dst, '[')
 	for i := range items {
-		v := &verdicts[i]
-		v.MessageID, v.Txid, v.Queue = p.ids[i], items[i].Txid, items[i].Queue
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		v := wire.PushVerdict{MessageID: p.ids[i], Txid: items[i].Txid, Queue: items[i].Queue}
 		place := p.place[i]
-		next[place.group].settle(v, &results[place.group], place.position)
+		next[place.group].settle(&v, &results[place.group], place.position)
+		dst = wire.AppendPushVerdict(dst, i, &v)
 	}
-	return wire.AppendPush(make([]byte, 0, len(items)*answerItemBytes+2), verdicts)
+	return append(dst, ']')
 }
-
-// answerItemBytes is about what one item of the answer takes.
-const answerItemBytes = 200
 
 // groupProgress walks through the result of a group in the order of its items.
 type groupProgress struct {

@@ -30,19 +30,8 @@ type PushVerdict struct {
 	Error  string
 }
 
-// AppendPush appends the answer to a push (messaging 4.2).
-func AppendPush(dst []byte, verdicts []PushVerdict) []byte {
-	dst = append(dst, '[')
-	for i := range verdicts {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = AppendPushVerdict(dst, i, &verdicts[i])
-	}
-	return append(dst, ']')
-}
-
-// AppendPushVerdict appends one element of the answer to a push; replays show one as well (messaging 11.5).
+// AppendPushVerdict appends one element of the answer to a push, which is an array of them (messaging 4.2); replays show
+// one as well (11.5).
 func AppendPushVerdict(dst []byte, index int, v *PushVerdict) []byte {
 	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(index), 10)
 	dst = AppendUUID(append(dst, `,"message_id":"`...), v.MessageID)

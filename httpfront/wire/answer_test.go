@@ -26,20 +26,20 @@ func answers() map[string][]byte {
 	options := command.ConfigureDefaults()
 	options.Namespace, options.Task, options.MaxSize, options.RetentionSinkHold = "billing", "invoice", 7, "sink"
 	return map[string][]byte{
-		"push_empty": AppendPush(nil, nil),
-		"push": AppendPush(nil, []PushVerdict{
+		"push_empty": appendPush(nil, nil),
+		"push": appendPush(nil, []PushVerdict{
 			{MessageID: id, Txid: []byte("ord-1"), Queue: "orders", Status: PushQueued, Offset: 41},
 			{MessageID: id, Queue: "q\u2028\"\n\x01", Status: PushDuplicate},
 			{MessageID: id, Queue: "orders", Status: PushFailed, Offset: 9, Error: "too large"},
 		}),
-		"pop": AppendPop(nil, &PopAnswer{Queue: "orders", Lease: lease, Group: "__QUEUE_MODE__", Batches: []PopBatch{
-			{PartitionID: 17, Partition: "customer-7", Attempt: 1, Messages: []PopMessage{message, full}},
-			{PartitionID: 18, Partition: "", Attempt: 3, Messages: []PopMessage{message}},
-		}, Conflation: true, ConflationConflict: true, Autopilot: &Autopilot{Partitions: 2, Batch: 100}}),
-		"pop_commit_on_delivery": AppendPop(nil, &PopAnswer{Group: "g", Batches: []PopBatch{
-			{PartitionID: 1, Partition: "p", Attempt: 1, Messages: []PopMessage{message}},
-		}}),
-		"pop_nothing": AppendPop(nil, &PopAnswer{Queue: "orders", Group: "g", Conflation: true}),
+		"pop": appendPop(nil, &PopAnswer{Queue: "orders", Lease: lease, Group: "__QUEUE_MODE__", Batches: []PopBatch{
+			{PartitionID: 17, Partition: "customer-7", Attempt: 1}, {PartitionID: 18, Partition: "", Attempt: 3},
+		}, Conflation: true, ConflationConflict: true, Autopilot: &Autopilot{Partitions: 2, Batch: 100}},
+			[]PopMessage{message, full}, []PopMessage{message}),
+		"pop_commit_on_delivery": appendPop(nil, &PopAnswer{Group: "g", Batches: []PopBatch{
+			{PartitionID: 1, Partition: "p", Attempt: 1},
+		}}, []PopMessage{message}),
+		"pop_nothing": appendPop(nil, &PopAnswer{Queue: "orders", Group: "g", Conflation: true}),
 		"ack": AppendAck(nil, []AckVerdict{
 			{Txid: "ord-1", LeaseReleased: true},
 			{Txid: "ord-2", Error: AckErrorBadLease},
@@ -100,19 +100,44 @@ func TestAckErrorTexts(t *testing.T) {
 	}
 }
 
-func BenchmarkAppendPop(b *testing.B) {
+// appendPush writes the answer to a push.
+func appendPush(dst []byte, verdicts []PushVerdict) []byte {
+	dst = append(dst, '[')
+	for i := range verdicts {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = AppendPushVerdict(dst, i, &verdicts[i])
+	}
+	return append(dst, ']')
+}
+
+// appendPop writes an answer whose batches have these messages.
+func appendPop(dst []byte, a *PopAnswer, messages ...[]PopMessage) []byte {
+	w := NewPopWriter(dst, a)
+	for i := range messages {
+		w.Batch(&a.Batches[i])
+		for j := range messages[i] {
+			w.Message(&messages[i][j])
+		}
+	}
+	return w.End()
+}
+
+func BenchmarkPopWriter(b *testing.B) {
 	payload := bytes.Repeat([]byte("x"), 254)
 	payload = append(append([]byte{'"'}, payload...), '"')
 	batch := PopBatch{PartitionID: 17, Partition: "customer-7", Attempt: 1}
+	var messages []PopMessage
 	for i := range 100 {
-		batch.Messages = append(batch.Messages, PopMessage{ID: uuid.MustParse(someUUID), Txid: []byte("019a2b3c-4d5e-7f60-8a1b-000000000000"),
+		messages = append(messages, PopMessage{ID: uuid.MustParse(someUUID), Txid: []byte("019a2b3c-4d5e-7f60-8a1b-000000000000"),
 			Data: payload, CreatedMicros: moment, Offset: uint64(i)})
 	}
 	answer := &PopAnswer{Queue: "orders", Lease: uuid.MustParse(someUUID), Group: "g", Batches: []PopBatch{batch}}
 	var dst []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		dst = AppendPop(dst[:0], answer)
+		dst = appendPop(dst[:0], answer, messages)
 	}
 	b.SetBytes(int64(len(dst)))
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*100), "ns/message")
@@ -126,7 +151,7 @@ func BenchmarkAppendPush(b *testing.B) {
 	var dst []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		dst = AppendPush(dst[:0], verdicts)
+		dst = appendPush(dst[:0], verdicts)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*100), "ns/message")
 }

@@ -35,7 +35,6 @@ type PopBatch struct {
 	PartitionID uint64
 	Partition   string
 	Attempt     uint32
-	Messages    []PopMessage
 }
 
 // PopMessage is one delivered message. The slices are only read while the answer is appended.
@@ -55,8 +54,20 @@ type PopMessage struct {
 	DecryptError bool
 }
 
-// AppendPop appends the answer to a pop.
-func AppendPop(dst []byte, a *PopAnswer) []byte {
+// PopWriter appends the answer to a pop piece by piece, so that messages go from the store to the answer without a stop
+// in between: NewPopWriter, then for each batch Batch and its Messages, then End.
+type PopWriter struct {
+	dst    []byte
+	answer *PopAnswer
+	batch  *PopBatch
+	// sharedStart and sharedEnd mark what all messages of the batch have in common, made once with its first message and
+	// copied for the others.
+	sharedStart, sharedEnd int
+	messages               int
+}
+
+// NewPopWriter begins an answer. Its batches are known; their messages follow.
+func NewPopWriter(dst []byte, a *PopAnswer) *PopWriter {
 	dst = append(dst, `{"success":true`...)
 	dst = appendText(dst, ',', "queue", a.Queue)
 	if len(a.Batches) > 0 {
@@ -67,13 +78,53 @@ func AppendPop(dst []byte, a *PopAnswer) []byte {
 		dst = append(dst, `,"partition":"","partitionId":"","leaseId":""`...)
 	}
 	dst = appendText(dst, ',', "consumerGroup", a.Group)
-	dst = append(dst, `,"messages":[`...)
-	first := true
-	for i := range a.Batches {
-		dst = appendBatch(dst, a, &a.Batches[i], first)
-		first = first && len(a.Batches[i].Messages) == 0
+	return &PopWriter{dst: append(dst, `,"messages":[`...), answer: a}
+}
+
+// Batch begins the messages of a batch.
+func (w *PopWriter) Batch(batch *PopBatch) {
+	w.batch, w.sharedStart, w.sharedEnd = batch, 0, 0
+}
+
+// Message appends one message of the batch; its slices are not kept.
+func (w *PopWriter) Message(m *PopMessage) {
+	dst := w.dst
+	if w.messages > 0 {
+		dst = append(dst, ',')
 	}
-	dst = append(dst, ']')
+	w.messages++
+	dst = appendID(dst, '{', "id", m.ID)
+	dst = appendTxid(dst, "transactionId", m.Txid, m.ID)
+	if m.TraceID == uuid.Nil {
+		dst = append(dst, `,"traceId":null,"data":`...)
+	} else {
+		dst = append(appendID(dst, ',', "traceId", m.TraceID), `,"data":`...)
+	}
+	dst = append(dst, m.Data...)
+	dst = appendTextOrNull(dst, ',', "producerSub", m.ProducerSub, len(m.ProducerSub) > 0)
+	dst = append(dst, `,"createdAt":"`...)
+	dst = append(AppendTimeMs(dst, m.CreatedMicros), '"')
+	if w.sharedEnd == 0 {
+		w.sharedStart = len(dst)
+		dst = appendShared(dst, w.answer, w.batch)
+		w.sharedEnd = len(dst)
+	} else {
+		dst = append(dst, dst[w.sharedStart:w.sharedEnd]...)
+	}
+	dst = strconv.AppendUint(dst, m.Offset, 10)
+	if m.DecryptError {
+		dst = append(dst, `,"decryptError":true`...)
+	}
+	w.dst = append(dst, '}')
+}
+
+// Messages is the number of messages so far.
+func (w *PopWriter) Messages() int { return w.messages }
+
+// End returns the whole answer.
+func (w *PopWriter) End() []byte {
+	a := w.answer
+	dst := append(w.dst, ']')
 	dst = appendInt(dst, ',', "partitionsClaimed", int64(len(a.Batches)))
 	if a.Conflation {
 		dst = append(dst, `,"conflation":true`...)
@@ -82,14 +133,17 @@ func AppendPop(dst []byte, a *PopAnswer) []byte {
 		dst = append(dst, `,"conflationConflict":true`...)
 	}
 	if a.Autopilot != nil {
-		dst = append(dst, `,"autopilot":`...)
-		separator := byte('{')
+		dst = append(append(dst, `,"autopilot":`...), '{')
 		if a.Autopilot.Partitions > 0 {
-			dst = appendInt(dst, separator, "partitions", int64(a.Autopilot.Partitions))
-			separator = ','
+			dst = append(dst, `"partitions":`...)
+			dst = strconv.AppendInt(dst, int64(a.Autopilot.Partitions), 10)
 		}
 		if a.Autopilot.Batch > 0 {
-			dst = appendInt(dst, separator, "batch", int64(a.Autopilot.Batch))
+			if a.Autopilot.Partitions > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, `"batch":`...)
+			dst = strconv.AppendInt(dst, int64(a.Autopilot.Batch), 10)
 		}
 		dst = append(dst, '}')
 	}
@@ -106,43 +160,6 @@ func appendLease(dst []byte, lease command.LeaseID) []byte {
 		return append(dst, `,"leaseId":""`...)
 	}
 	return appendID(dst, ',', "leaseId", lease)
-}
-
-// appendBatch appends the messages of one partition. What is the same for all of them is made once, with the first
-// message, and copied for the others.
-func appendBatch(dst []byte, a *PopAnswer, batch *PopBatch, first bool) []byte {
-	sharedStart, sharedEnd := 0, 0
-	for i := range batch.Messages {
-		m := &batch.Messages[i]
-		if !first {
-			dst = append(dst, ',')
-		}
-		first = false
-		dst = appendID(dst, '{', "id", m.ID)
-		dst = appendTxid(dst, "transactionId", m.Txid, m.ID)
-		if m.TraceID == uuid.Nil {
-			dst = append(dst, `,"traceId":null,"data":`...)
-		} else {
-			dst = append(appendID(dst, ',', "traceId", m.TraceID), `,"data":`...)
-		}
-		dst = append(dst, m.Data...)
-		dst = appendTextOrNull(dst, ',', "producerSub", m.ProducerSub, len(m.ProducerSub) > 0)
-		dst = append(dst, `,"createdAt":"`...)
-		dst = append(AppendTimeMs(dst, m.CreatedMicros), '"')
-		if sharedEnd == 0 {
-			sharedStart = len(dst)
-			dst = appendShared(dst, a, batch)
-			sharedEnd = len(dst)
-		} else {
-			dst = append(dst, dst[sharedStart:sharedEnd]...)
-		}
-		dst = strconv.AppendUint(dst, m.Offset, 10)
-		if m.DecryptError {
-			dst = append(dst, `,"decryptError":true`...)
-		}
-		dst = append(dst, '}')
-	}
-	return dst
 }
 
 func appendShared(dst []byte, a *PopAnswer, batch *PopBatch) []byte {
