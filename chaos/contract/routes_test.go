@@ -42,8 +42,6 @@ func routeTable() []route {
 		{"GET", "/api/v1/resources/overview", levelReadOnly},
 		{"GET", "/api/v1/resources/namespaces", levelReadOnly},
 		{"GET", "/api/v1/resources/tasks", levelReadOnly},
-		{"POST", "/api/v1/resources/quota", levelAdmin},
-		{"DELETE", "/api/v1/resources/tenant", levelAdmin},
 		{"GET", "/api/v1/consumer-groups", levelReadOnly},
 		{"GET", "/api/v1/consumer-groups/lagging", levelReadOnly},
 		{"GET", "/api/v1/consumer-groups/g", levelReadOnly},
