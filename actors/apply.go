@@ -50,15 +50,17 @@ type apply struct {
 	committed chan error
 
 	// The rest is of the entry and the command in execution.
-	batch   *store.Batch
-	term    uint64
-	header  *command.Header
-	now     uint64
-	minted  uint64
-	touched []*Handle // by the entry; command resets those of its own
-	wakes   map[uint64]*appendedNote
-	publish map[uint64]struct{}
-	after   []func()
+	batch  *store.Batch
+	term   uint64
+	header *command.Header
+	// commands is how many the entry has.
+	commands int
+	now      uint64
+	minted   uint64
+	touched  []*Handle // by the entry; command resets those of its own
+	wakes    map[uint64]*appendedNote
+	publish  map[uint64]struct{}
+	after    []func()
 	// holdsBefore are the holds as the entry found them.
 	holdsBefore cursor.Holds
 }
@@ -120,6 +122,7 @@ func (a *apply) entry(index, term uint64, data []byte) error {
 	a.batch, a.term, a.header = a.store.Begin(index, term), term, &entry.Header
 	a.touched, a.wakes, a.after, a.holdsBefore = a.touched[:0], nil, nil, a.holds
 	clear(a.publish)
+	a.commands = len(entry.Items)
 	results := make([]command.Result, len(entry.Items))
 	for i := range entry.Items {
 		a.now = entry.Header.StampMicros + uint64(i)
@@ -183,13 +186,15 @@ func (a *apply) command(c command.Command) (command.Result, error) {
 		a.wakes = nil
 		var result command.Result
 		if result, err = a.execute(c); err == nil {
-			err = a.publishCatalog()
+			if err = a.batch.Overflow(); err == nil {
+				err = a.publishCatalog()
+			}
 		}
 		if err == nil {
 			a.mergeWakes(wakes)
 			return result, nil
 		}
-		if !errors.Is(err, ErrCrashed) {
+		if !errors.Is(err, ErrCrashed) && !errors.Is(err, store.ErrTooBig) {
 			return nil, err
 		}
 		a.batch.Rollback(mark)
@@ -198,8 +203,21 @@ func (a *apply) command(c command.Command) (command.Result, error) {
 		for _, handle := range a.touched[touched:] {
 			handle.Reset()
 		}
+		if errors.Is(err, store.ErrTooBig) {
+			return a.refuseOverflow(), nil
+		}
 	}
 	return nil, err
+}
+
+// refuseOverflow is the result of a command that writes more than one entry may hold, which no estimate has foreseen:
+// nothing of it happened, and no node stops over it (I11). Alone in its entry it is too large; beside others it may fit
+// another one.
+func (a *apply) refuseOverflow() *command.Refusal {
+	if a.commands > 1 {
+		return &command.Refusal{Code: "retry", Text: "the entry has no room for the command"}
+	}
+	return &command.Refusal{Code: "payload_too_large", Text: "the command writes more than one log entry may hold"}
 }
 
 func (a *apply) execute(c command.Command) (command.Result, error) {

@@ -101,7 +101,7 @@ func (a *apply) settle(queue *catalog.Queue, group *catalog.Group, p *catalog.Pa
 		}
 		next := *row
 		outcome = next.Ack(a.now, call, policy(&queue.Options))
-		if tooMany, failure = a.tooManyFilings(queue, p, &outcome); tooMany || failure != nil {
+		if tooMany, failure = a.tooManyFilings(queue, p, part, &outcome); tooMany || failure != nil {
 			return false
 		}
 		*row = next
@@ -122,24 +122,28 @@ func (a *apply) settle(queue *catalog.Queue, group *catalog.Group, p *catalog.Pa
 
 // tooManyFilings tells whether the dead letters of an ack would not fit what the entry writes already. Nothing of the part
 // happens then; sent again in smaller calls it will.
-func (a *apply) tooManyFilings(queue *catalog.Queue, p *catalog.Partition, outcome *cursor.AckOutcome) (tooMany bool, err error) {
+func (a *apply) tooManyFilings(queue *catalog.Queue, p *catalog.Partition, part *command.AckPart, outcome *cursor.AckOutcome) (tooMany bool, err error) {
 	if len(outcome.Filings) == 0 {
 		return false, nil
 	}
-	var bytes uint64
+	rowBytes, chunkBytes := 0, 0
 	err = a.inPartition(queue, p, func(m *partition.Machine) error {
 		for _, filing := range outcome.Filings {
 			size, err := m.PayloadBytes(a.batch, filing.Offset, filing.Offset+1)
 			if err != nil {
 				return err
 			}
-			bytes += size
+			txid := len(part.Items[filing.Item].Txid)
+			rowBytes += deadletter.RowBytes(len(filing.Error), txid)
+			chunkBytes += int(size) + txid + messageOverheadBytes
 		}
 		return nil
 	})
-	count := len(outcome.Filings)
-	return !a.fits(deadletter.Rows*count, deadletter.RowBytes*count, int(bytes)), err
+	return !a.fits(deadletter.Rows*len(outcome.Filings), rowBytes, chunkBytes), err
 }
+
+// messageOverheadBytes is what a stored message takes besides payload and txid: ids, lengths, the producer.
+const messageOverheadBytes = 512
 
 // finishAck carries out what an ack asks of others than the row.
 func (a *apply) finishAck(queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, part *command.AckPart, outcome *cursor.AckOutcome) error {

@@ -137,7 +137,7 @@ func (a *apply) planAck(pl *plan, planned *plannedAck) (reason command.AckError,
 	}
 	planned.outcome = row.Ack(a.now, call, policy(&planned.queue.Options))
 	planned.row, planned.tail = row, tail
-	tooMany, err := a.tooManyFilings(planned.queue, planned.p, &planned.outcome)
+	tooMany, err := a.tooManyFilings(planned.queue, planned.p, planned.part, &planned.outcome)
 	if tooMany {
 		reason = command.AckTooManyDeadLetters
 	}

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"queen/actors/machine/deadletter"
 	"queen/actors/machine/trace"
 	"queen/raftlog/command"
 	"queen/store"
@@ -11,19 +12,19 @@ import (
 // at what the batch holds so far and refuses or postpones the rest. Both are functions of the log alone.
 const (
 	// MaxEntryKeys and MaxEntryStateBytes are what the commands of an entry may write by their estimates.
-	MaxEntryKeys       = store.MaxBatchKeys * 3 / 4
-	MaxEntryStateBytes = store.MaxBatchBytes / 2
+	MaxEntryKeys       = store.MaxBatchKeys * 7 / 8
+	MaxEntryStateBytes = store.MaxBatchBytes * 7 / 8
 	// unforeseenKeys, unforeseenBytes and unforeseenChunkBytes bound the batch up to which apply lets commands write what
 	// their estimates leave out: dead letters, and hashes that retention moves.
-	unforeseenKeys       = store.MaxBatchKeys * 7 / 8
-	unforeseenBytes      = store.MaxBatchBytes * 3 / 4
-	unforeseenChunkBytes = store.MaxBlockBytes / 2
+	unforeseenKeys       = store.MaxBatchKeys * 15 / 16
+	unforeseenBytes      = store.MaxBatchBytes * 15 / 16
+	unforeseenChunkBytes = store.MaxBlockBytes - 2<<20
 )
 
-// fits tells whether the batch has room for something that no estimate has foreseen. An empty block takes any one message.
+// fits tells whether the batch has room for something that no estimate has foreseen.
 func (a *apply) fits(keys, bytes, chunkBytes int) bool {
 	k, b, c := a.batch.Size()
-	return k+keys <= unforeseenKeys && b+bytes <= unforeseenBytes && (c+chunkBytes <= unforeseenChunkBytes || c == 0)
+	return k+keys <= unforeseenKeys && b+bytes <= unforeseenBytes && c+chunkBytes <= unforeseenChunkBytes
 }
 
 const (
@@ -70,6 +71,11 @@ func weigh(c command.Command) (keys, bytes int) {
 		for i := range c.Positions {
 			keys, bytes = keys+positionKeys, bytes+groupBytes+2*len(c.Positions[i].Metadata)
 		}
+	case *command.Configure:
+		for i := range c.Changes {
+			bytes += 6 * len(c.Changes[i].Text) // as escaped JSON
+		}
+		keys, bytes = 4, bytes+16*rowBytes
 	case *command.Seek:
 		keys, bytes = partKeys*seekStep, partKeys*seekStep*rowBytes*4
 	case *command.DeleteGroup, *command.ChangeSubscription:
@@ -100,10 +106,31 @@ func weighGroups(groups []command.PushGroup) (keys, bytes int) {
 
 func weighParts(parts []command.AckPart) (keys, bytes int) {
 	for i := range parts {
-		keys += partKeys
-		bytes += partBytes + 9*min(len(parts[i].Items), releasedItems)
+		letters, letterBytes := weighFilings(parts[i].Items)
+		keys += partKeys + deadletter.Rows*letters
+		bytes += partBytes + 9*min(len(parts[i].Items), releasedItems) + letterBytes
 	}
 	return keys, bytes
+}
+
+// weighFilings estimates the dead letters of a part: every item that asks for one, and one for a budget that may be
+// exhausted.
+func weighFilings(items []command.AckItem) (letters, bytes int) {
+	failed := 0
+	for i := range items {
+		switch size := deadletter.RowBytes(len(items[i].Error), len(items[i].Txid)); items[i].Status {
+		case command.AckDeadLetter:
+			letters++
+			bytes += size
+		case command.AckFailed:
+			failed = max(failed, size)
+		}
+	}
+	if failed > 0 {
+		letters++
+		bytes += failed
+	}
+	return letters, bytes
 }
 
 func weighTrace(c *command.Trace) (keys, bytes int) {

@@ -49,7 +49,16 @@ func (b *Broker) Ack(tenant command.Tenant, group string, parts []command.AckPar
 	calls := splitCalls(parts, weighAckPart, func(part []command.AckPart) Proposal {
 		return Proposal{Item: command.Item{Command: &command.Ack{Tenant: tenant, Group: group, Parts: part}}, Deadline: deadline}
 	})
-	err := b.runAll(calls, deadline, func(_ *splitCall, result command.Result, err error) error {
+	err := b.runAll(calls, deadline, func(call *splitCall, result command.Result, err error) error {
+		if errors.Is(err, ErrTooLarge) {
+			// Nothing else makes an ack so large: the parts of a call are split.
+			for range call.parts {
+				results = append(results, command.AckPartResult{
+					Items: refuseAll(&parts[len(results)], command.AckTooManyDeadLetters),
+				})
+			}
+			return nil
+		}
 		if err == nil {
 			results = append(results, result.(*command.AckResult).Parts...)
 		}
@@ -102,14 +111,24 @@ func splitCalls[T any](parts []T, weigh func([]T) weight, propose func([]T) Prop
 	return calls
 }
 
-// runAll proposes the commands of a call, in order, and hands their outcomes to each, in order; the first error ends it.
+// splitWindow is how many commands of one call are on their way at a time, so that the commands of others find their way
+// in between.
+const splitWindow = 2
+
+// runAll proposes the commands of a call, in order, and hands their outcomes to each, in order. The first error ends it:
+// what has not been proposed by then is not.
 func (b *Broker) runAll(calls []splitCall, deadline time.Time, each func(*splitCall, command.Result, error) error) error {
-	for i := range calls {
-		calls[i].done = make(chan outcome, 1)
-		calls[i].id = b.submit(calls[i].proposal, calls[i].done)
-	}
 	var failure error
+	proposed := 0
 	for i := range calls {
+		for ; failure == nil && proposed < min(i+splitWindow, len(calls)); proposed++ {
+			call := &calls[proposed]
+			call.done = make(chan outcome, 1)
+			call.id = b.submit(call.proposal, call.done)
+		}
+		if i == proposed {
+			break
+		}
 		result, err := b.await(calls[i].id, deadline, calls[i].done)
 		if failure == nil {
 			failure = each(&calls[i], result, err)

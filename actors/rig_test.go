@@ -99,6 +99,9 @@ func (l *memoryLog) commit(first Proposal) {
 	var entry command.Entry
 	admit := func(p *Proposal) bool {
 		switch {
+		case l.err != nil:
+			dropped(p, l.err)
+			return false
 		case time.Now().After(p.Deadline):
 			dropped(p, ErrDeadline)
 			return false
@@ -125,7 +128,7 @@ func (l *memoryLog) commit(first Proposal) {
 			more = false
 		}
 	}
-	if len(entry.Items) > 0 && l.err == nil {
+	if len(entry.Items) > 0 {
 		l.apply(&entry)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
@@ -77,9 +78,10 @@ func NewSystem(log zerolog.Logger) *System {
 	for _, kind := range kinds {
 		s.running[kind], s.restarts[kind], s.deepest[kind] = new(atomic.Int64), new(atomic.Uint64), new(atomic.Int64)
 	}
-	s.actors = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
-		return slog.New(slog.DiscardHandler)
-	}))
+	// What is sent to an actor that is gone is advice and may be lost. The library counts it with a goroutine that sleeps
+	// as long as its throttle says.
+	s.actors = actor.NewActorSystem(actor.WithDeadLetterThrottleInterval(time.Millisecond),
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
 	return s
 }
 

@@ -27,6 +27,7 @@ type Batch struct {
 	handedOver bool // may not be written any more
 	chunks     []chunkSlot
 	setChunks  int
+	chunkBytes int // of all chunks
 	releases   []ChunkRef
 	undo       []undoStep
 
@@ -115,6 +116,7 @@ func (b *Batch) SetChunk(ordinal uint32, data []byte) ChunkRef {
 	if !slot.set {
 		b.setChunks++
 	}
+	b.chunkBytes += len(data) - len(slot.data)
 	*slot = chunkSlot{data: data, sum: chunkSum(b.index, ordinal, data), set: true}
 	return ChunkRef{Bucket: b.bucket, Entry: b.index, Ordinal: ordinal, Bytes: uint32(len(data))}
 }
@@ -134,17 +136,38 @@ func (b *Batch) Size() (keys, bytes, chunkBytes int) {
 	b.own.mu.RUnlock()
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return keys, bytes, blockBytes(b.chunks)
+	return keys, bytes, blockHeaderBytes + blockChunkBytes*len(b.chunks) + b.chunkBytes
+}
+
+// Overflow returns why the batch cannot be committed: what it holds is larger than one atomic write may be. It is nil
+// while it can. Rolling back to a mark before the offending writes makes it nil again.
+func (b *Batch) Overflow() error {
+	keys, bytes, chunkBytes := b.Size()
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	switch {
+	case b.err != nil:
+		return b.err
+	case keys > MaxBatchKeys || bytes > MaxBatchBytes:
+		return fmt.Errorf("%w: %d keys with %d bytes, at most %d with %d are allowed",
+			ErrTooBig, keys, bytes, MaxBatchKeys, MaxBatchBytes)
+	case chunkBytes > MaxBlockBytes:
+		return fmt.Errorf("%w: chunks of %d bytes, at most %d are allowed", ErrTooBig, chunkBytes, MaxBlockBytes)
+	}
+	return nil
 }
 
 // Mark remembers a point within a batch.
-type Mark struct{ undo, chunks, releases int }
+type Mark struct {
+	undo, chunks, releases int
+	failed                 bool
+}
 
 // Mark remembers the state of the batch for Rollback.
 func (b *Batch) Mark() Mark {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return Mark{undo: len(b.undo), chunks: len(b.chunks), releases: len(b.releases)}
+	return Mark{undo: len(b.undo), chunks: len(b.chunks), releases: len(b.releases), failed: b.err != nil}
 }
 
 // Rollback undoes everything since the mark: puts, deletes, chunks, reservations and releases. Marks taken after it are
@@ -162,7 +185,11 @@ func (b *Batch) Rollback(to Mark) {
 		if !step.slot.set {
 			b.setChunks--
 		}
+		b.chunkBytes += len(step.slot.data) - len(b.chunks[step.ordinal].data)
 		b.chunks[step.ordinal] = step.slot
+	}
+	if !to.failed {
+		b.err = nil
 	}
 	clear(b.undo[to.undo:])
 	clear(b.chunks[to.chunks:])

@@ -74,14 +74,8 @@ func (s *Store) book(b *Batch) {
 	if b.err != nil {
 		return
 	}
-	keys, bytes, chunkBytes := b.Size()
-	switch {
-	case keys > MaxBatchKeys || bytes > MaxBatchBytes:
-		b.fail(fmt.Errorf("%w: %d keys with %d bytes, at most %d with %d are allowed",
-			ErrTooBig, keys, bytes, MaxBatchKeys, MaxBatchBytes))
-		return
-	case chunkBytes > MaxBlockBytes:
-		b.fail(fmt.Errorf("%w: chunks of %d bytes, at most %d are allowed", ErrTooBig, chunkBytes, MaxBlockBytes))
+	if err := b.Overflow(); err != nil {
+		b.fail(err)
 		return
 	}
 	rows, err := s.ledger.post(b)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -12,12 +13,22 @@ type operation struct {
 	deleted    bool
 }
 
-// overlay holds the operations of one batch over what lies below it. Sorting happens only when somebody scans.
+// overlay holds the operations of one batch over what lies below it. Keys are sorted only when somebody scans, and by
+// their first byte apart: a scan of pages does not sort the rows of dead letters that are written meanwhile.
 type overlay struct {
 	mu         sync.RWMutex
 	operations map[string]operation
-	sorted     []string // nil when out of date
-	bytes      int      // keys and values
+	families   map[byte]*keyFamily
+	bytes      int // keys and values
+}
+
+// keyFamily is the keys of one first byte.
+type keyFamily struct {
+	// sorted is never changed in place: cursors stand in it.
+	sorted []string
+	// added came since sorted was made; removed tells that some of sorted may be gone.
+	added   []string
+	removed bool
 }
 
 func (o *overlay) get(key []byte) (operation, bool) {
@@ -27,23 +38,40 @@ func (o *overlay) get(key []byte) (operation, bool) {
 	return op, ok
 }
 
+// familyOf returns the family of a key; the lock is held.
+func (o *overlay) familyOf(key []byte) *keyFamily {
+	var first byte
+	if len(key) > 0 {
+		first = key[0]
+	}
+	family := o.families[first]
+	if family == nil {
+		family = &keyFamily{}
+		o.families[first] = family
+	}
+	return family
+}
+
 // set stores op and returns what it replaces.
 func (o *overlay) set(op operation) (before operation, existed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.operations == nil {
-		o.operations = make(map[string]operation)
+		o.operations, o.families = make(map[string]operation), make(map[byte]*keyFamily)
 	}
 	before, existed = o.operations[string(op.key)]
-	o.operations[string(op.key)] = op
 	o.bytes += len(op.value)
 	if existed {
 		o.bytes -= len(before.value)
-	} else {
-		o.bytes += len(op.key)
-		o.sorted = nil
+		o.operations[string(op.key)] = op
+		return before, true
 	}
-	return before, existed
+	key := string(op.key)
+	o.operations[key] = op
+	o.bytes += len(key)
+	family := o.familyOf(op.key)
+	family.added = append(family.added, key)
+	return before, false
 }
 
 // restore undoes a set.
@@ -60,26 +88,42 @@ func (o *overlay) restore(key []byte, before operation, existed bool) {
 	}
 	delete(o.operations, string(key))
 	o.bytes -= len(op.key) + len(op.value)
-	o.sorted = nil
+	o.familyOf(key).removed = true
 }
 
-func (o *overlay) keys() []string {
-	o.mu.RLock()
-	sorted := o.sorted
-	o.mu.RUnlock()
-	if sorted != nil {
-		return sorted
-	}
+// keys returns the sorted keys of the family of a prefix, or of all families when the prefix is empty.
+func (o *overlay) keys(prefix []byte) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.sorted == nil {
-		o.sorted = make([]string, 0, len(o.operations))
-		for key := range o.operations {
-			o.sorted = append(o.sorted, key)
+	if len(prefix) > 0 {
+		if family := o.families[prefix[0]]; family != nil {
+			return family.inOrder(o.operations)
 		}
-		slices.Sort(o.sorted)
+		return nil
 	}
-	return o.sorted
+	var all []string
+	for _, first := range slices.Sorted(maps.Keys(o.families)) {
+		all = append(all, o.families[first].inOrder(o.operations)...)
+	}
+	return all
+}
+
+// inOrder brings sorted up to date and returns it.
+func (f *keyFamily) inOrder(present map[string]operation) []string {
+	if len(f.added) == 0 && !f.removed {
+		return f.sorted
+	}
+	keys := make([]string, 0, len(f.sorted)+len(f.added))
+	for _, part := range [2][]string{f.sorted, f.added} {
+		for _, key := range part {
+			if _, ok := present[key]; ok || !f.removed {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	f.sorted, f.added, f.removed = slices.Compact(keys), nil, false
+	return f.sorted
 }
 
 // overlayCursor stands in the sorted keys of one overlay.
@@ -91,7 +135,7 @@ type overlayCursor struct {
 
 // cursor selects the keys of a query.
 func (o *overlay) cursor(q query) overlayCursor {
-	keys := o.keys()
+	keys := o.keys(q.prefix)
 	from, to := 0, len(keys)
 	if len(q.prefix) > 0 {
 		from, _ = slices.BinarySearch(keys, string(q.prefix))

@@ -29,6 +29,12 @@ func TestTrueHistoryHasNoViolation(t *testing.T) {
 		"a transaction that was cut off took effect": func(s *story) {
 			s.books.Transactions[0].Outcome = Unknown
 		},
+		"a batch is acked in two steps, the first one twice": func(s *story) {
+			s.books.Acks = append(s.books.Acks[1:],
+				ack(between(141, 143), "L1", acked("completed", ok, 0)...),
+				ack(between(144, 146), "L1", acked("completed", noop, 0)...),
+				ack(between(150, 160), "L1", acked("completed", released, 1)...))
+		},
 		"calls are still open": func(s *story) {
 			s.books.Pushes = append(s.books.Pushes, Push{Span: Span{Start: ms(500)}, Items: []PushItem{pushed("m6", "t6", "", -1)}})
 			s.books.Pops = append(s.books.Pops, Pop{Span: Span{Start: ms(500)}, Queue: "q", Group: "g", Lease: storyLease})

@@ -14,6 +14,9 @@ func (a *API) configure(r *httpfront.Request) {
 	if err == nil {
 		err = checkNames(body.Queue, "")
 	}
+	for i := 0; err == nil && i < len(body.Changes); i++ {
+		err = checkNames(body.Changes[i].Text, "") // labels are names too
+	}
 	if err != nil {
 		r.Fail(err)
 		return

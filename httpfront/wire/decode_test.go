@@ -475,6 +475,7 @@ var decoders = map[string]func([]byte) error{
 	"fetch":        func(b []byte) error { _, err := DecodeFetch(b); return err },
 	"offsets":      func(b []byte) error { _, err := DecodeFetchOffsets(b); return err },
 	"changed":      func(b []byte) error { _, err := DecodeChanged(b); return err },
+	"trace":        func(b []byte) error { _, err := DecodeTrace(b); return err },
 	"replay":       func(b []byte) error { _, err := DecodeReplay(b); return err },
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/zeebo/xxh3"
@@ -36,11 +37,18 @@ type Writer interface {
 // its bucket alive as long as the dead letter.
 const inlineBytes = 1 << 10
 
-// Rows and RowBytes are what a dead letter takes in the main database at most, its error text aside.
-const (
-	Rows     = 4
-	RowBytes = 4 << 10
-)
+// MaxErrorBytes is how much of an error text a dead letter keeps: a stack trace fits many times. The rest is cut off.
+const MaxErrorBytes = 128 << 10
+
+// Rows is the number of rows of a dead letter.
+const Rows = 4
+
+// RowBytes is what a dead letter takes in the main database at most, given the lengths of its error text and txid: both
+// and a small message stand in its row in base64.
+func RowBytes(errorBytes, txidBytes int) int {
+	const fixed, names = 1000, 6 * 411
+	return fixed + names + (min(errorBytes, MaxErrorBytes)+txidBytes+inlineBytes)*4/3
+}
 
 // Row is a dead letter as stored.
 type Row struct {
@@ -52,7 +60,7 @@ type Row struct {
 	Group         string    `json:"group"`
 	Offset        uint64    `json:"offset"`
 	Txid          []byte    `json:"txid"`
-	Error         string    `json:"error"`
+	Error         string    `json:"-"` // see storedRow
 	HasError      bool      `json:"hasError"`
 	RetryCount    uint32    `json:"retryCount"`
 	FailedMicros  uint64    `json:"failedMicros"`
@@ -66,17 +74,25 @@ type Row struct {
 // ErrBadRow is returned for a row that does not decode: the store is damaged.
 var ErrBadRow = errors.New("dead letter row does not decode")
 
+// storedRow is a Row as JSON. The error text is kept as bytes: what a client sends may grow six times as an escaped
+// string, and by a third at most so.
+type storedRow struct {
+	*Row
+	ErrorText []byte `json:"error"`
+}
+
 // DecodeRow reads the value of a layout.DeadLetter key.
 func DecodeRow(value []byte) (*Row, error) {
-	row := new(Row)
-	if err := json.Unmarshal(value, row); err != nil {
+	stored := storedRow{Row: new(Row)}
+	if err := json.Unmarshal(value, &stored); err != nil {
 		return nil, fmt.Errorf("decode dead letter: %w: %w", ErrBadRow, err)
 	}
-	return row, nil
+	stored.Row.Error = string(stored.ErrorText)
+	return stored.Row, nil
 }
 
 func (row *Row) encode() []byte {
-	encoded, err := json.Marshal(row)
+	encoded, err := json.Marshal(storedRow{Row: row, ErrorText: []byte(row.Error)})
 	if err != nil {
 		panic(fmt.Sprintf("BUG: encode dead letter: %v", err))
 	}
@@ -95,6 +111,7 @@ func place(row *Row) []byte {
 // File stores a dead letter, or refreshes the one that the message and group have already: its id stays. row.ID is used
 // when it is new. stored is the message in its stored form.
 func File(r Reader, w Writer, row Row, stored []byte) error {
+	row.Error = cut(row.Error)
 	key := place(&row)
 	value, err := r.Get(key)
 	if err != nil {
@@ -120,6 +137,18 @@ func File(r Reader, w Writer, row Row, stored []byte) error {
 	w.Put(layout.DeadLetterTxid(row.PartitionID, TxidHash(row.Txid), row.ID), []byte{})
 	w.Put(layout.DeadLetter(row.QueueID, row.ID), row.encode())
 	return nil
+}
+
+// cut shortens an error text to what a dead letter keeps, at a character's boundary.
+func cut(text string) string {
+	if len(text) <= MaxErrorBytes {
+		return text
+	}
+	end := MaxErrorBytes
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end]
 }
 
 func byPlace(r Reader, value []byte) (*Row, error) {

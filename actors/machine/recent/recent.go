@@ -28,9 +28,10 @@ func (m *Map[K, V]) Get(key K) (V, bool) {
 	return value, ok
 }
 
-// Put remembers a value and may forget the least recently used half.
+// Put remembers a value and may forget the least recently used half. What was used since fewer than half the limit of other
+// keys is never forgotten.
 func (m *Map[K, V]) Put(key K, value V) {
-	if len(m.younger) >= m.half {
+	if _, known := m.younger[key]; !known && len(m.younger) >= m.half {
 		m.older, m.younger = m.younger, make(map[K]V, m.half/8)
 	}
 	delete(m.older, key)

@@ -148,11 +148,53 @@ func TestTracesOfAnotherTenantAreInvisible(t *testing.T) {
 
 // Two addresses with one hash must not show each other's traces: here the row of one is filed under the other.
 func TestACollisionOfAddressesShowsNothingForeign(t *testing.T) {
+	for _, foreign := range []struct {
+		tenant uuid.UUID
+		record Record
+	}{
+		{tenantA, Record{Partition: "1", Txid: "t"}},
+		{tenantB, Record{Partition: "2", Txid: "t"}},
+		{tenantB, Record{Partition: "1", Txid: "u"}},
+	} {
+		r := newRig(t)
+		r.record(foreign.tenant, foreign.record)
+		r.store.Put(layout.TraceAt(AddressOf(tenantB, "1", "t"), 1), []byte{})
+		if got := r.at(tenantB, "1", "t"); got != nil {
+			t.Errorf("%+v: got %v", foreign, got)
+		}
+	}
+}
+
+// Nothing may walk across the keys of traces that are gone (architecture 7).
+func TestReadsAndSweepsBeginAtTheOldestTraceThatIsLeft(t *testing.T) {
 	r := newRig(t)
-	r.record(tenantA, Record{Partition: "1", Txid: "secret"})
-	r.store.Put(layout.TraceAt(AddressOf(tenantB, "1", "t"), 1), []byte{})
-	if got := r.at(tenantB, "1", "t"); got != nil {
-		t.Errorf("got %v", got)
+	for range 3 {
+		r.record(tenantA, Record{Partition: "1", Txid: "t"})
+	}
+	r.sweep(SweepInput{BeforeMicros: r.now, MaxKeys: 100})
+	r.load()
+	r.sweep(SweepInput{BeforeMicros: r.now, MaxKeys: 100})
+	if !slices.Equal(r.store.scannedFrom, layout.Trace(3)) {
+		t.Errorf("the sweep begins at %x", r.store.scannedFrom)
+	}
+	r.at(tenantA, "1", "t")
+	if !slices.Equal(r.store.scannedFrom, layout.TraceAt(AddressOf(tenantA, "1", "t"), 3)) {
+		t.Errorf("the read begins at %x", r.store.scannedFrom)
+	}
+}
+
+func TestAPageOfNamesReadsTheMinutesThatItShows(t *testing.T) {
+	r := newRig(t)
+	for i := range 100 {
+		r.now += minuteMicros
+		r.record(tenantA, Record{Partition: "1", Txid: "t", Names: []string{fmt.Sprint(i)}})
+	}
+	r.store.gets = 0
+	if names, _ := r.names(tenantA, Page{Skip: 50, Limit: 2}); len(names) != 2 || names[0].Name != "49" {
+		t.Errorf("got %v", names)
+	}
+	if r.store.gets != 3 { // the number of names, and two of them
+		t.Errorf("%d rows are read", r.store.gets)
 	}
 }
 

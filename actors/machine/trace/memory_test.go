@@ -25,6 +25,9 @@ type memory struct {
 	ordinal uint32
 	// written are the keys of the entry, writtenBytes their bytes with the values.
 	written map[string]int
+	// gets counts reads, scannedFrom is where the last upward scan began.
+	gets        int
+	scannedFrom []byte
 }
 
 func newMemory() *memory {
@@ -47,6 +50,7 @@ func (s *memory) writes() (keys, bytes int) {
 }
 
 func (s *memory) Get(key []byte) ([]byte, error) {
+	s.gets++
 	value, found := s.rows[string(key)]
 	if !found {
 		return nil, nil
@@ -66,6 +70,7 @@ func (s *memory) keys(prefix []byte) []string {
 }
 
 func (s *memory) Scan(prefix, from []byte, visit func(key, value []byte) bool) error {
+	s.scannedFrom = from
 	for _, key := range s.keys(prefix) {
 		if key >= string(from) && !visit([]byte(key), bytes.Clone(s.rows[key])) {
 			break

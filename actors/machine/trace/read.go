@@ -110,8 +110,11 @@ func (q *Reads) Named(tenant uuid.UUID, name string, page Page, visit func(*Stor
 		return 0, err
 	}
 	row, err := readName(q.Reader, id)
-	if err != nil || page.Skip >= row.traces {
-		return row.total(), err
+	if err != nil {
+		return 0, err
+	}
+	if page.Skip >= row.traces {
+		return row.traces, nil
 	}
 	var numbers []uint64
 	most := min(page.Limit, row.traces-page.Skip)
@@ -132,13 +135,6 @@ func (q *Reads) Named(tenant uuid.UUID, name string, page Page, visit func(*Stor
 		return 0, err
 	}
 	return row.traces, q.load(numbers, visit)
-}
-
-func (row *nameRow) total() uint64 {
-	if row == nil {
-		return 0
-	}
-	return row.traces
 }
 
 // load reads the traces with the given numbers one after the other.

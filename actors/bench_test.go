@@ -1,0 +1,188 @@
+package actors
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/rs/zerolog"
+
+	"queen/raftlog/command"
+)
+
+// feeder applies entries that it makes on the way.
+type feeder struct {
+	b      *testing.B
+	broker *Broker
+	index  uint64
+	now    uint64
+	next   uint64
+	unread int
+}
+
+func newFeeder(b *testing.B) *feeder {
+	b.Helper()
+	s := openStore(b, b.TempDir())
+	broker, err := NewBroker(Config{Store: s, Log: zerolog.Nop()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	calm(broker)
+	b.Cleanup(func() {
+		broker.Stop()
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return &feeder{b: b, broker: broker, now: uint64(time.Now().UnixMicro())}
+}
+
+// entry applies commands; like the log, it waits for the store every few entries only.
+func (f *feeder) entry(commands ...command.Command) {
+	f.index++
+	f.now += 1000
+	e := command.Entry{Header: command.Header{
+		StampMicros: f.now, Settings: command.Settings{TxidWindowMinSeconds: 900},
+	}}
+	for _, c := range commands {
+		e.Items = append(e.Items, command.Item{Command: c})
+	}
+	if err := f.broker.Apply(f.index, 1, command.EncodeEntry(&e)); err != nil {
+		f.b.Fatal(err)
+	}
+	if f.unread++; f.unread == 4 {
+		f.flush()
+	}
+}
+
+func (f *feeder) flush() {
+	f.unread = 0
+	if err := f.broker.Flush(); err != nil {
+		f.b.Fatal(err)
+	}
+}
+
+// txids makes so many txids that have not been there before.
+func (f *feeder) txids(count int) []string {
+	list := make([]string, count)
+	for i := range list {
+		f.next++
+		var text [16]byte
+		binary.BigEndian.PutUint64(text[:], f.next)
+		list[i] = fmt.Sprintf("%x", text)
+	}
+	return list
+}
+
+func (f *feeder) push(queue, partition string, txids []string) command.Push {
+	group := command.PushGroup{Queue: queue, Partition: partition, Count: uint32(len(txids))}
+	payload := make([]byte, 256)
+	for _, txid := range txids {
+		group.Chunk = command.AppendMessage(group.Chunk, &command.Message{ID: uuid.UUID{1}, Txid: []byte(txid), Payload: payload})
+	}
+	return command.Push{Tenant: command.DefaultTenant, Groups: []command.PushGroup{group}}
+}
+
+// BenchmarkApplyPush applies entries of pushes over 1,000 partitions.
+func BenchmarkApplyPush(b *testing.B) {
+	for _, c := range []struct{ pushes, messages int }{{64, 1}, {10, 100}} {
+		b.Run(fmt.Sprintf("pushes=%d/messages=%d", c.pushes, c.messages), func(b *testing.B) {
+			f := newFeeder(b)
+			b.ReportAllocs()
+			at := 0
+			for b.Loop() {
+				commands := make([]command.Command, c.pushes)
+				for i := range commands {
+					commands[i] = f.push("orders", fmt.Sprint("p", at%1000), f.txids(c.messages))
+					at++
+				}
+				f.entry(commands...)
+			}
+			f.flush()
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*c.pushes*c.messages), "µs/msg")
+		})
+	}
+}
+
+// BenchmarkApplyPushPopAck applies pushes of 100 messages, claims of them and acks, 8 partitions an entry.
+func BenchmarkApplyPushPopAck(b *testing.B) {
+	f := newFeeder(b)
+	const each, messages = 8, 100
+	f.entry(command.Register{
+		Tenant: command.DefaultTenant, Queue: "orders", Group: "workers", CreateQueue: true,
+		Subscription: command.Subscription{Mode: command.SubscriptionAll},
+	})
+	b.ReportAllocs()
+	at := 0
+	for b.Loop() {
+		var pushes, claims, acks []command.Command
+		for range each {
+			name, id, txids := fmt.Sprint("p", at%1000), uint64(at%1000+1), f.txids(messages)
+			at++
+			lease := uuid.UUID{byte(at), byte(at >> 8), byte(at >> 16), byte(at >> 24), 1}
+			pushes = append(pushes, f.push("orders", name, txids))
+			claims = append(claims, command.Claim{
+				Tenant: command.DefaultTenant, Lease: lease, Group: "workers", Batch: messages,
+				Parts: []command.ClaimPart{{Queue: "orders", Targets: []command.ClaimTarget{{Partition: id}}}},
+			})
+			ack := command.AckPart{Partition: id, Lease: lease}
+			for _, txid := range txids {
+				ack.Items = append(ack.Items, command.AckItem{Txid: txid})
+			}
+			acks = append(acks, command.Ack{Tenant: command.DefaultTenant, Group: "workers", Parts: []command.AckPart{ack}})
+		}
+		f.entry(pushes...)
+		f.entry(claims...)
+		f.entry(acks...)
+	}
+	f.flush()
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*each*messages), "µs/msg")
+}
+
+// nothing is a behavior that only says that it was there.
+type nothing struct{ done chan struct{} }
+
+func (n *nothing) Receive(any) {
+	if n.done != nil {
+		n.done <- struct{}{}
+	}
+}
+
+// BenchmarkWakeUp compares an inline call with a message that wakes the actor up, and waits for it (DESIGN.md).
+func BenchmarkWakeUp(b *testing.B) {
+	system := NewSystem(zerolog.Nop())
+	defer system.Stop()
+	message := new(int)
+	b.Run("call", func(b *testing.B) {
+		h := system.Spawn(KindPartition, func() Behavior { return &nothing{} })
+		defer h.Stop()
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := h.Call(message); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	for _, fan := range []int{1, 8, 64} {
+		b.Run(fmt.Sprintf("tell and wait, actors=%d", fan), func(b *testing.B) {
+			done := make(chan struct{}, fan)
+			handles := make([]*Handle, fan)
+			for i := range handles {
+				handles[i] = system.Spawn(KindPartition, func() Behavior { return &nothing{done: done} })
+				defer handles[i].Stop()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, h := range handles {
+					h.Tell(message)
+				}
+				for range handles {
+					<-done
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*fan), "ns/actor")
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package soak
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// diskPerLive is the promise: disk stays below so many times the live bytes plus a constant.
+	diskPerLive = 2
+	// diskConstant is what stands beside the messages, whatever there is of them: 512 MiB of nearly dead buckets, which
+	// the broker leaves in peace before it moves what is left in them, the open bucket and those that wait to be sealed,
+	// the tables and memtable logs of the main database, and the log with its open file.
+	diskConstant = 1 << 30
+	// memorySlack and memoryGrowth bound the own memory of the last quarter by that of the second.
+	memorySlack  = 64 << 20
+	memoryGrowth = 1.25
+	// latencySlack and latencyGrowth do the same for the latency of a push: a shared machine is noisy.
+	latencySlack  = 500 * time.Millisecond
+	latencyGrowth = 3
+)
+
+// Judge compares the samples with what must stay the same. Latencies and memory are compared in quarters of the run,
+// of which the first is the warm-up.
+func (r Report) Judge() []string {
+	var found []string
+	for _, sample := range r.Samples {
+		disk := sample.BucketBytes + sample.MainBytes + sample.RaftBytes
+		if disk > diskPerLive*sample.LiveBytes+diskConstant {
+			found = append(found, fmt.Sprintf("the disk holds more than %d × live + %d MiB: %v", diskPerLive, diskConstant>>20, sample))
+		}
+	}
+	if len(r.Samples) < 4 {
+		return append(found, fmt.Sprintf("%d samples are too few to judge", len(r.Samples)))
+	}
+	second, last := r.quarter(1), r.quarter(3)
+	own := func(s Sample) int64 { return s.AnonBytes }
+	if before, after := median(second, own), median(last, own); float64(after) > float64(before)*memoryGrowth+memorySlack {
+		found = append(found, fmt.Sprintf("the own memory grew from %d to %d MiB", before>>20, after>>20))
+	}
+	latency := func(s Sample) int64 { return int64(s.PushP99) }
+	if before, after := median(second, latency), median(last, latency); after > before*latencyGrowth+int64(latencySlack) {
+		found = append(found, fmt.Sprintf("the p99 of a push grew from %v to %v", time.Duration(before), time.Duration(after)))
+	}
+	return found
+}
+
+// Summary is the record of a run.
+func (r Report) Summary() string {
+	if len(r.Samples) < 4 {
+		return "too few samples"
+	}
+	peak := slices.MaxFunc(r.Samples, func(a, b Sample) int {
+		return int(a.BucketBytes + a.MainBytes + a.RaftBytes - b.BucketBytes - b.MainBytes - b.RaftBytes)
+	})
+	last := r.Final
+	text := fmt.Sprintf("%d messages pushed and %d consumed in %v; %d kills, slowest restart %v; %d calls cut off, %d acks too late\nmost disk %v\nat the end %v",
+		last.Pushed, last.Consumed, last.At.Round(time.Second), r.Kills, r.Slowest.Round(time.Millisecond), r.CutOff, r.LateAcks, peak, last)
+	for i, name := range []string{"first", "second", "third", "last"} {
+		quarter := r.quarter(i)
+		text += fmt.Sprintf("\n%s quarter, medians: RSS %d MiB, own %d MiB, push p50 %v p99 %v", name,
+			median(quarter, func(s Sample) int64 { return s.ResidentBytes })>>20,
+			median(quarter, func(s Sample) int64 { return s.AnonBytes })>>20,
+			time.Duration(median(quarter, func(s Sample) int64 { return int64(s.PushP50) })).Round(time.Millisecond/10),
+			time.Duration(median(quarter, func(s Sample) int64 { return int64(s.PushP99) })).Round(time.Millisecond/10))
+	}
+	return text
+}
+
+// quarter returns one of the four parts of the samples.
+func (r Report) quarter(i int) []Sample {
+	n := len(r.Samples)
+	return r.Samples[n*i/4 : n*(i+1)/4]
+}
+
+func median(samples []Sample, of func(Sample) int64) int64 {
+	values := make([]int64, len(samples))
+	for i, sample := range samples {
+		values[i] = of(sample)
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
