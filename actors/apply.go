@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 	"queen/actors/machine/catalog"
 	"queen/actors/machine/cursor"
 	"queen/actors/machine/lease"
+	"queen/actors/machine/partition"
 	"queen/raftlog/command"
 	"queen/store"
 	"queen/store/layout"
@@ -58,11 +57,14 @@ type apply struct {
 	now      uint64
 	minted   uint64
 	touched  []*Handle // by the entry; command resets those of its own
-	wakes    map[uint64]*appendedNote
+	stored   []storedAppend
 	publish  map[uint64]struct{}
 	after    []func()
 	// holdsBefore are the holds as the entry found them.
 	holdsBefore cursor.Holds
+	// catalogStep and partitionStep serve every call: an actor is never called from within one of its kind.
+	catalogStep   step[*catalog.Machine]
+	partitionStep step[*partition.Machine]
 }
 
 // attempts is how often a command is tried when actors die under it, and an entry when the apply actor dies, before that
@@ -120,7 +122,8 @@ func (a *apply) entry(index, term uint64, data []byte) error {
 		return fmt.Errorf("decode entry %d: %w: %w", index, ErrApplyFailed, err)
 	}
 	a.batch, a.term, a.header = a.store.Begin(index, term), term, &entry.Header
-	a.touched, a.wakes, a.after, a.holdsBefore = a.touched[:0], nil, nil, a.holds
+	a.touched, a.after, a.holdsBefore = a.touched[:0], nil, a.holds
+	a.stored = make([]storedAppend, 0, len(a.stored)) // the committer has that of the entry before
 	clear(a.publish)
 	a.commands = len(entry.Items)
 	results := make([]command.Result, len(entry.Items))
@@ -141,7 +144,7 @@ func (a *apply) entry(index, term uint64, data []byte) error {
 // requests answered, when the store has committed it. So a group that becomes active meanwhile finds the messages with
 // its scan, and nobody who has an answer misses what it promises.
 func (a *apply) handOver(entry *command.Entry, results []command.Result) {
-	batch, wakes, after := a.batch, a.wakes, a.after
+	batch, stored, after := a.batch, a.stored, a.after
 	committed := make(chan error, 1)
 	a.batch, a.committed = nil, committed
 	handed := time.Now()
@@ -150,7 +153,7 @@ func (a *apply) handOver(entry *command.Entry, results []command.Result) {
 		if err != nil {
 			return // flush tells the log; the requests stay unanswered until their deadline
 		}
-		a.wake(wakes)
+		a.wake(stored)
 		for _, f := range after {
 			f()
 		}
@@ -182,8 +185,7 @@ func (a *apply) command(c command.Command) (command.Result, error) {
 	for range attempts {
 		mark := a.batch.Mark()
 		a.minted = 0
-		wakes, after, touched := a.wakes, len(a.after), len(a.touched)
-		a.wakes = nil
+		stored, after, touched := len(a.stored), len(a.after), len(a.touched)
 		var result command.Result
 		if result, err = a.execute(c); err == nil {
 			if err = a.batch.Overflow(); err == nil {
@@ -191,14 +193,13 @@ func (a *apply) command(c command.Command) (command.Result, error) {
 			}
 		}
 		if err == nil {
-			a.mergeWakes(wakes)
 			return result, nil
 		}
 		if !errors.Is(err, ErrCrashed) && !errors.Is(err, store.ErrTooBig) {
 			return nil, err
 		}
 		a.batch.Rollback(mark)
-		a.wakes, a.after = wakes, a.after[:after]
+		a.stored, a.after = a.stored[:stored], a.after[:after]
 		clear(a.publish)
 		for _, handle := range a.touched[touched:] {
 			handle.Reset()
@@ -304,11 +305,11 @@ func (a *apply) at() catalog.Moment {
 
 // inCatalog runs a step of the catalog machine.
 func (a *apply) inCatalog(run func(m *catalog.Machine) error) error {
-	s := &step[*catalog.Machine]{reader: a.batch, run: run}
-	if err := a.call(a.catalog, s); err != nil {
+	a.catalogStep = step[*catalog.Machine]{reader: a.batch, run: run}
+	if err := a.call(a.catalog, &a.catalogStep); err != nil {
 		return err
 	}
-	return s.err
+	return a.catalogStep.err
 }
 
 // inLeases runs a step of the lease table of a queue.
@@ -365,51 +366,3 @@ func hashWindow(o *command.Options, leastSeconds uint32) uint64 {
 }
 
 const microsPerSecond = 1_000_000
-
-// appended notes for the groups of a queue that messages were stored.
-func (a *apply) appended(queue *catalog.Queue, p appendedPartition) {
-	if a.wakes == nil {
-		a.wakes = map[uint64]*appendedNote{}
-	}
-	note := a.wakes[queue.ID]
-	if note == nil {
-		note = &appendedNote{
-			delayMicros:  uint64(queue.Options.DelayedProcessingSeconds) * microsPerSecond,
-			windowMicros: uint64(queue.Options.WindowBufferSeconds) * microsPerSecond,
-		}
-		a.wakes[queue.ID] = note
-	}
-	note.appends = append(note.appends, p)
-	note.nowMicros = a.now
-}
-
-func (a *apply) mergeWakes(earlier map[uint64]*appendedNote) {
-	if len(earlier) == 0 {
-		return
-	}
-	for queueID, note := range a.wakes {
-		if first := earlier[queueID]; first != nil {
-			first.appends = append(first.appends, note.appends...)
-			first.nowMicros, first.delayMicros, first.windowMicros = note.nowMicros, note.delayMicros, note.windowMicros
-		} else {
-			earlier[queueID] = note
-		}
-	}
-	a.wakes = earlier
-}
-
-// wake tells the groups that are in memory what an entry brought, one message per group. It runs in the committer of the
-// store.
-func (a *apply) wake(wakes map[uint64]*appendedNote) {
-	if len(wakes) == 0 {
-		return
-	}
-	for queueID, note := range wakes {
-		for _, actor := range a.groups.of(queueID) {
-			actor.Tell(note)
-		}
-	}
-	if a.arrivals.waiting.Load() > 0 {
-		a.arrivals.announce(slices.Collect(maps.Keys(wakes)))
-	}
-}

@@ -8,7 +8,6 @@ import (
 	"queen/actors/machine/catalog"
 	"queen/actors/machine/cursor"
 	"queen/actors/machine/deadletter"
-	"queen/actors/machine/lease"
 	"queen/actors/machine/partition"
 	"queen/raftlog/command"
 )
@@ -117,7 +116,7 @@ func (a *apply) settle(queue *catalog.Queue, group *catalog.Group, p *catalog.Pa
 	if tooMany {
 		return refuseAll(part, command.AckTooManyDeadLetters), nil
 	}
-	return outcome.Verdicts, a.finishAck(queue, group, p, part, &outcome)
+	return outcome.Verdicts, a.fileAll(queue, group, p, part, outcome.Filings)
 }
 
 // tooManyFilings tells whether the dead letters of an ack would not fit what the entry writes already. Nothing of the part
@@ -145,14 +144,14 @@ func (a *apply) tooManyFilings(queue *catalog.Queue, p *catalog.Partition, part 
 // messageOverheadBytes is what a stored message takes besides payload and txid: ids, lengths, the producer.
 const messageOverheadBytes = 512
 
-// finishAck carries out what an ack asks of others than the row.
-func (a *apply) finishAck(queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, part *command.AckPart, outcome *cursor.AckOutcome) error {
-	for _, filing := range outcome.Filings {
+// fileAll makes the dead letters that an ack asks for.
+func (a *apply) fileAll(queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, part *command.AckPart, filings []cursor.Filing) error {
+	for _, filing := range filings {
 		if err := a.file(queue, group, p, part, filing); err != nil {
 			return err
 		}
 	}
-	return a.unlist(queue.ID, outcome.Released, lease.Member{Group: group.ID, Partition: p.ID})
+	return nil
 }
 
 func policy(o *command.Options) cursor.Policy {

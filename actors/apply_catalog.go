@@ -274,17 +274,12 @@ func (a *apply) seekOffset(queue *catalog.Queue, p *catalog.Partition, c *comman
 
 // moveCursor puts a cursor to an offset and releases what the group held (messaging 17.1, seek and position).
 func (a *apply) moveCursor(queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, offset, tail uint64) error {
-	var old uuid.UUID
 	s := a.rowStep(queue, group, p, command.Subscription{})
 	s.seed = func() (cursor.State, bool, error) { return cursor.New(offset), true, nil }
 	s.step = func(row *cursor.State) bool {
-		old = row.Lease.ID
 		row.Seek(offset)
 		s.effect = rowEffect{kind: effectReleased, backlog: tail > offset}
 		return true
 	}
-	if err := a.inGroup(queue, group, s); err != nil {
-		return err
-	}
-	return a.unlist(queue.ID, old, lease.Member{Group: group.ID, Partition: p.ID})
+	return a.inGroup(queue, group, s)
 }

@@ -114,7 +114,6 @@ func (a *apply) visibility(queue *catalog.Queue, p *catalog.Partition) (partitio
 
 // claimTarget asks the partition what is visible and lets the group take it.
 func (a *apply) claimTarget(c *claimProgress, queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, seed command.Subscription) error {
-	var old uuid.UUID
 	var taken cursor.ClaimOutput
 	var claimed bool
 	var expires uint64
@@ -141,7 +140,6 @@ func (a *apply) claimTarget(c *claimProgress, queue *catalog.Queue, group *catal
 		if failure != nil {
 			return false
 		}
-		old = row.Lease.ID
 		taken, claimed = row.Claim(a.now, cursor.ClaimInput{
 			Window: window, Holds: a.holds, Max: c.messages, MaxEnd: end, Lease: c.Lease, LeaseMicros: leaseMicros,
 			Term: a.term, CommitOnDelivery: c.CommitOnDelivery, Conflating: group.Conflation,
@@ -171,7 +169,7 @@ func (a *apply) claimTarget(c *claimProgress, queue *catalog.Queue, group *catal
 	if failure != nil || !claimed {
 		return failure
 	}
-	return a.gather(c, queue, group, p, old, taken, expires)
+	return a.gather(c, queue, group, p, taken, expires)
 }
 
 // deliverable returns the window of a partition for a row, the end that the payload limit sets, and when more becomes
@@ -196,8 +194,8 @@ func (a *apply) deliverable(queue *catalog.Queue, group *catalog.Group, p *catal
 	return window, end, next, err
 }
 
-// gather adds a batch to the result of the claim and takes the old lease of the row, which has expired, out of its table.
-func (a *apply) gather(c *claimProgress, queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, old uuid.UUID, taken cursor.ClaimOutput, expires uint64) error {
+// gather adds a batch to the result of the claim.
+func (a *apply) gather(c *claimProgress, queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, taken cursor.ClaimOutput, expires uint64) error {
 	count := taken.Last - taken.First + 1
 	if group.Conflation {
 		count = 1
@@ -222,11 +220,10 @@ func (a *apply) gather(c *claimProgress, queue *catalog.Queue, group *catalog.Gr
 		FirstOffset: taken.First, LastOffset: taken.Last, Attempt: taken.Attempt,
 		DeliverLastOnly: group.Conflation, ExpiresMicros: expires,
 	})
-	member := lease.Member{Group: group.ID, Partition: p.ID}
 	if !c.CommitOnDelivery {
-		c.members = append(c.members, member)
+		c.members = append(c.members, lease.Member{Group: group.ID, Partition: p.ID})
 	}
-	return a.unlist(queue.ID, old, member)
+	return nil
 }
 
 // unlist takes a member out of a lease that no longer holds it.
@@ -271,18 +268,20 @@ func (a *apply) firstOffset(queue *catalog.Queue, p *catalog.Partition, s comman
 	return start, err
 }
 
-// inGroup runs a step on a row of a group.
+// inGroup runs a step on a row of a group. The table of the lease that the row has named until then, released or expired,
+// forgets it.
 func (a *apply) inGroup(queue *catalog.Queue, group *catalog.Group, s *rowStep) error {
-	for {
-		err := a.call(a.groups.get(queue.ID, group.ID).Handle, s)
-		if errors.Is(err, errStopped) {
-			continue // it was idle and has just been unloaded
-		}
-		if err != nil {
-			return err
-		}
-		return s.err
+	err := errStopped
+	for errors.Is(err, errStopped) { // it was idle and has just been unloaded
+		err = a.call(a.groups.get(queue.ID, group.ID).Handle, s)
 	}
+	if err == nil {
+		err = s.err
+	}
+	if err != nil {
+		return err
+	}
+	return a.unlist(queue.ID, s.left, lease.Member{Group: group.ID, Partition: s.partition})
 }
 
 // handBack undoes a claim that nobody received (messaging 5.5.9).
@@ -318,8 +317,6 @@ func (a *apply) handBackPart(c *command.HandBack, part command.HandBackPart) (un
 		}
 		return undone
 	}
-	if err := a.inGroup(queue, group, s); err != nil || !undone || c.CommitOnDelivery {
-		return undone, err
-	}
-	return undone, a.unlist(queue.ID, c.Lease, lease.Member{Group: group.ID, Partition: p.ID})
+	err = a.inGroup(queue, group, s)
+	return undone, err
 }

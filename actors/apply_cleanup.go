@@ -1,8 +1,11 @@
 package actors
 
 import (
+	"github.com/google/uuid"
+
 	"queen/actors/machine/catalog"
 	"queen/actors/machine/cursor"
+	"queen/actors/machine/lease"
 	"queen/actors/machine/partition"
 	"queen/raftlog/command"
 	"queen/store/layout"
@@ -32,18 +35,22 @@ func (a *apply) cleanUp(queue *catalog.Queue, p *catalog.Partition) error {
 	if held, err := a.hasDeadLetters(p.ID); err != nil || held {
 		return err
 	}
-	groups, leased, err := a.readersOf(queue, p)
+	groups, ended, leased, err := a.readersOf(queue, p)
 	if err != nil || leased {
 		return err
 	}
-	for _, group := range groups {
+	a.partitions.drop(p.ID)
+	done, err := partition.Sweep(a.batch, a.batch, partition.SweepInput{Queue: queue.ID, Partition: p.ID, MaxAppends: 1})
+	if err != nil || !done {
+		return err // hashes out of their window are left; the next pass goes on
+	}
+	for i, group := range groups {
+		if err := a.unlist(queue.ID, ended[i], lease.Member{Group: group.ID, Partition: p.ID}); err != nil {
+			return err
+		}
 		a.batch.Delete(layout.Cursor(queue.ID, group.ID, p.ID))
 		a.batch.Delete(layout.Released(queue.ID, group.ID, p.ID))
 		a.batch.Delete(layout.Position(queue.ID, group.ID, p.ID))
-	}
-	a.partitions.drop(p.ID)
-	if _, err := partition.Sweep(a.batch, a.batch, partition.SweepInput{Queue: queue.ID, Partition: p.ID, MaxAppends: 1}); err != nil {
-		return err
 	}
 	return a.forgetPartition(queue.ID, p.ID)
 }
@@ -56,23 +63,25 @@ func (a *apply) hasDeadLetters(partitionID uint64) (found bool, err error) {
 	return found, err
 }
 
-// readersOf lists the groups of a queue and tells whether one of them holds a lease in the partition.
-func (a *apply) readersOf(queue *catalog.Queue, p *catalog.Partition) (groups []*catalog.Group, leased bool, err error) {
+// readersOf lists the groups of a queue, with the leases that they still have rows of in a partition, and tells whether one
+// of those is live.
+func (a *apply) readersOf(queue *catalog.Queue, p *catalog.Partition) (groups []*catalog.Group, ended []uuid.UUID, leased bool, err error) {
 	err = a.inCatalog(func(m *catalog.Machine) error {
 		groups = m.GroupsOf(queue.ID)
 		return nil
 	})
-	for _, group := range groups {
+	ended = make([]uuid.UUID, len(groups))
+	for i, group := range groups {
 		if err != nil || leased {
 			break
 		}
 		s := a.rowStep(queue, group, p, command.Subscription{})
 		s.peek, s.seed = true, nil
 		s.step = func(row *cursor.State) bool {
-			leased = row.LeaseLive(a.now, a.holds)
+			leased, ended[i] = row.LeaseLive(a.now, a.holds), row.Lease.ID
 			return false
 		}
 		err = a.inGroup(queue, group, s)
 	}
-	return groups, leased, err
+	return groups, ended, leased, err
 }

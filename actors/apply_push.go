@@ -18,23 +18,24 @@ func (a *apply) push(c *command.Push) (command.Result, error) {
 }
 
 func (a *apply) pushGroup(tenant command.Tenant, g *command.PushGroup, out *command.PushGroupResult) error {
-	queue, p, created, err := a.ensurePartition(tenant, g.Queue, g.Partition)
+	at, err := a.ensurePartition(tenant, g.Queue, g.Partition)
 	if err != nil {
 		return err
 	}
-	out.Partition = p.ID
-	in := a.appendInput(queue, g)
-	return a.inPartition(queue, p, func(m *partition.Machine) error {
-		stored, err := m.Append(a.batch, a.batch, in)
-		if err != nil {
-			return err
-		}
-		out.FirstOffset, out.Duplicates = stored.FirstOffset, stored.Duplicates
-		if stored.Stored > 0 {
-			a.appended(queue, appendedPartition{id: p.ID, name: p.Name, created: created})
-		}
-		return nil
+	in := a.appendInput(at.queue, g)
+	var stored partition.AppendOutput
+	err = a.inPartition(at.queue, at.partition, func(m *partition.Machine) (err error) {
+		stored, err = m.Append(a.batch, a.batch, in)
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	out.Partition, out.FirstOffset, out.Duplicates = at.partition.ID, stored.FirstOffset, stored.Duplicates
+	if stored.Stored > 0 {
+		a.appended(at.queue, appendedPartition{id: at.partition.ID, name: at.partition.Name, created: at.created})
+	}
+	return nil
 }
 
 func (a *apply) appendInput(queue *catalog.Queue, g *command.PushGroup) partition.AppendInput {
@@ -47,25 +48,32 @@ func (a *apply) appendInput(queue *catalog.Queue, g *command.PushGroup) partitio
 	}
 }
 
+// place is a partition of a queue; created tells that the command has made it.
+type place struct {
+	queue     *catalog.Queue
+	partition *catalog.Partition
+	created   bool
+}
+
 // ensurePartition finds a partition by names and makes what is missing (messaging 4.4.2).
-func (a *apply) ensurePartition(tenant command.Tenant, queueName, name string) (queue *catalog.Queue, p *catalog.Partition, created bool, err error) {
+func (a *apply) ensurePartition(tenant command.Tenant, queueName, name string) (at place, err error) {
 	err = a.inCatalog(func(m *catalog.Machine) (err error) {
 		var queueCreated bool
-		queue, queueCreated = m.EnsureQueue(a.batch, a.at(), tenant, queueName)
+		at.queue, queueCreated = m.EnsureQueue(a.batch, a.at(), tenant, queueName)
 		if queueCreated {
-			a.changed(queue.ID)
+			a.changed(at.queue.ID)
 		}
-		p, created, err = m.EnsurePartition(a.batch, a.batch, a.at(), queue, name)
+		at.partition, at.created, err = m.EnsurePartition(a.batch, a.batch, a.at(), at.queue, name)
 		return err
 	})
-	return queue, p, created, err
+	return at, err
 }
 
 // inPartition runs a step of the machine of a partition.
 func (a *apply) inPartition(queue *catalog.Queue, p *catalog.Partition, run func(m *partition.Machine) error) error {
-	s := &step[*partition.Machine]{reader: a.batch, run: run}
-	if err := a.call(a.partitions.get(queue.ID, p.ID).Handle, s); err != nil {
+	a.partitionStep = step[*partition.Machine]{reader: a.batch, run: run}
+	if err := a.call(a.partitions.get(queue.ID, p.ID).Handle, &a.partitionStep); err != nil {
 		return err
 	}
-	return s.err
+	return a.partitionStep.err
 }

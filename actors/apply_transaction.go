@@ -192,7 +192,7 @@ func (a *apply) commitAck(planned *plannedAck) error {
 	if err := a.inGroup(planned.queue, planned.group, s); err != nil {
 		return err
 	}
-	return a.finishAck(planned.queue, planned.group, planned.p, planned.part, &planned.outcome)
+	return a.fileAll(planned.queue, planned.group, planned.p, planned.part, planned.outcome.Filings)
 }
 
 // planPushes looks for txids that are in the dedup window already (guard 2). Repeats within the call collapse.
@@ -256,11 +256,12 @@ func (a *apply) tail(queue *catalog.Queue, p *catalog.Partition) (tail uint64, e
 
 func (a *apply) commitPosition(planned *plannedPosition) error {
 	position := planned.position
-	_, p, created, err := a.ensurePartition(planned.queue.Tenant, position.Queue, position.Partition)
+	at, err := a.ensurePartition(planned.queue.Tenant, position.Queue, position.Partition)
 	if err != nil {
 		return err
 	}
-	if created {
+	p := at.partition
+	if at.created {
 		a.appended(planned.queue, appendedPartition{id: p.ID, name: p.Name, created: true})
 		a.batch.Put(layout.Head(planned.queue.ID, p.ID), new(partition.Head).AppendTo(nil))
 	}

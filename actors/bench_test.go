@@ -1,8 +1,8 @@
 package actors
 
 import (
-	"encoding/binary"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"queen/raftlog/command"
+	"queen/store"
 )
 
 // feeder applies entries that it makes on the way.
@@ -24,7 +25,10 @@ type feeder struct {
 
 func newFeeder(b *testing.B) *feeder {
 	b.Helper()
-	s := openStore(b, b.TempDir())
+	s, err := store.Open(store.Options{Dir: b.TempDir(), ReserveBytes: -1, Logger: zerolog.Nop()})
+	if err != nil {
+		b.Fatal(err)
+	}
 	broker, err := NewBroker(Config{Store: s, Log: zerolog.Nop()})
 	if err != nil {
 		b.Fatal(err)
@@ -69,9 +73,8 @@ func (f *feeder) txids(count int) []string {
 	list := make([]string, count)
 	for i := range list {
 		f.next++
-		var text [16]byte
-		binary.BigEndian.PutUint64(text[:], f.next)
-		list[i] = fmt.Sprintf("%x", text)
+		var text [36]byte
+		list[i] = string(strconv.AppendUint(text[:28], 1<<40+f.next, 10))
 	}
 	return list
 }
@@ -79,6 +82,7 @@ func (f *feeder) txids(count int) []string {
 func (f *feeder) push(queue, partition string, txids []string) command.Push {
 	group := command.PushGroup{Queue: queue, Partition: partition, Count: uint32(len(txids))}
 	payload := make([]byte, 256)
+	group.Chunk = make([]byte, 0, len(txids)*(len(payload)+64))
 	for _, txid := range txids {
 		group.Chunk = command.AppendMessage(group.Chunk, &command.Message{ID: uuid.UUID{1}, Txid: []byte(txid), Payload: payload})
 	}

@@ -230,8 +230,11 @@ func (b *Broker) DurablePoint() (uint64, error) {
 	return index, err
 }
 
+// StoreUsage is what the store tells of itself.
+type StoreUsage = store.Usage
+
 // StoreUsage describes the store for the metrics; it looks at the disk, which costs some milliseconds.
-func (b *Broker) StoreUsage() store.Usage { return b.store.Usage() }
+func (b *Broker) StoreUsage() StoreUsage { return b.store.Usage() }
 
 // Directory is the published catalog.
 func (b *Broker) Directory() *Directory { return b.directory }
@@ -267,6 +270,13 @@ func CountCursors(ctx context.Context, view *store.View, queueID, groupID uint64
 		return 0, ErrDeadline
 	}
 	return count, err
+}
+
+// StorageFailed tells whether an error means that this node's store is damaged or has stopped: nothing can be said from
+// here, another try may meet a healthy node (cluster 18).
+func StorageFailed(err error) bool {
+	return errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrStopped) || errors.Is(err, store.ErrDamaged) ||
+		errors.Is(err, store.ErrNoSpace)
 }
 
 type outcome struct {

@@ -53,6 +53,8 @@ type scene struct {
 	index    uint64
 	now      uint64
 	lease    uuid.UUID
+	// days is how long idle partitions are kept.
+	days uint32
 }
 
 func newScene(t *testing.T) *scene {
@@ -80,7 +82,9 @@ func (s *scene) do(commands ...command.Command) (results []string, err error) {
 	s.t.Helper()
 	s.index++
 	s.now += 1000
-	e := &command.Entry{Header: command.Header{StampMicros: s.now, Seed: uuid.UUID{byte(s.index)}}}
+	e := &command.Entry{Header: command.Header{
+		StampMicros: s.now, Seed: uuid.UUID{byte(s.index)}, Settings: command.Settings{PartitionCleanupDays: s.days},
+	}}
 	l := &logged{index: s.index, term: 1, first: s.sequence, count: len(commands)}
 	for i, c := range commands {
 		e.Items = append(e.Items, command.Item{

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -17,6 +18,8 @@ type recording struct {
 	results map[uint64]string
 	hash    [32]byte
 	dump    string
+	// addresses are where the traces are.
+	addresses []traceAddress
 }
 
 // recordedCommands is the size of the log, from QUEEN_TEST_LOG_COMMANDS.
@@ -73,7 +76,8 @@ func record(t *testing.T, seed uint64, commands int) *recording {
 		}
 		commands -= l.count
 	}
-	r.results, r.hash, r.dump = m.results, m.stateHash(), m.dump()
+	r.results, r.hash, r.addresses = m.results, m.stateHash(), state.addresses()
+	r.dump = m.dump(r.addresses...)
 	if want := state.dump(); r.dump != want {
 		t.Fatalf("seed %d: the state differs from the model's:\n%s", seed, difference(r.dump, want))
 	}
@@ -87,6 +91,40 @@ func record(t *testing.T, seed uint64, commands int) *recording {
 	return r
 }
 
+// outcomes are what a recorded log must have led to: a log that never gets there proves nothing about it.
+var outcomes = [...]struct{ kind, part string }{
+	{"PushResult", `"Duplicates":null`}, {"PushResult", `"Item":`},
+	{"AckResult", `"Error":0`}, {"AckResult", `"Error":1`}, {"AckResult", `"Error":2`}, {"AckResult", `"Error":3`},
+	{"AckResult", `"Error":4`}, {"AckResult", `"Noop":true`}, {"AckResult", `"DeadLettered":true`},
+	{"AckResult", `"LeaseReleased":true`},
+	{"ClaimResult", `"Attempt":1`}, {"ClaimResult", `"Attempt":3`}, {"ClaimResult", `"DeliverLastOnly":true`},
+	{"ClaimResult", `"Batches":null`},
+	{"ExtendResult", `"Renewed":0`}, {"ExtendResult", `"Renewed":2`}, {"HandBackResult", `"Undone":1`},
+	{"TransactionResult", `"Reason":""`}, {"TransactionResult", "rejected_ack"}, {"TransactionResult", "duplicate"},
+	{"TransactionResult", "queue_not_found"}, {"TransactionResult", "bad_request"},
+	{"DeadLetterReplayResult", `"Outcome":0`}, {"DeadLetterReplayResult", `"Outcome":1`},
+	{"DeadLetterDeleteResult", `"Deleted":1`}, {"RetainResult", `"Appends":1`}, {"RetainResult", `"More":[`},
+	{"SweepResult", `"More":true`}, {"SweepResult", `"More":false`}, {"MoveChunksResult", `"Bytes":0`}, {"MoveChunksResult", `"More":true`},
+	{"DeleteQueueResult", "true"}, {"DeleteGroupResult", `"MetadataDeleted":true`}, {"SeekResult", `"Updated":1`},
+	{"ChangeSubscriptionResult", `"Updated":1`}, {"TraceResult", `"Foreign":true`}, {"TraceSweepResult", `"More":true`},
+}
+
+// mustReach fails when the log has not led to one of the outcomes.
+func (r *recording) mustReach(t *testing.T) {
+	t.Helper()
+	for _, outcome := range outcomes {
+		count := 0
+		for _, result := range r.results {
+			if strings.HasPrefix(result, "*command."+outcome.kind+"{") && strings.Contains(result, outcome.part) {
+				count++
+			}
+		}
+		if count == 0 {
+			t.Errorf("seed %d: no %s of the log has %s", r.seed, outcome.kind, outcome.part)
+		}
+	}
+}
+
 // same compares another run over the same log with the recording.
 func (r *recording) same(t *testing.T, m *machine) {
 	t.Helper()
@@ -96,49 +134,63 @@ func (r *recording) same(t *testing.T, m *machine) {
 		}
 	}
 	if m.stateHash() != r.hash {
-		if dump := m.dump(); dump != r.dump {
+		if dump := m.dump(r.addresses...); dump != r.dump {
 			t.Fatalf("seed %d: the state differs:\n%s", r.seed, difference(dump, r.dump))
 		}
 		t.Fatalf("seed %d: the logical state is the same, but not its bytes", r.seed)
 	}
 }
 
-// TestOneLogGivesOneStateHowever applies one log three times: straight, with restarts half of which are unclean, and
+// TestOneLogGivesOneState applies one log three times: straight, with restarts half of which are unclean, and
 // through the model. Results and state are the same (I1, I2).
 func TestOneLogGivesOneState(t *testing.T) {
 	commands := recordedCommands(t, 10_000)
 	r := record(t, recordedSeed(t, 20260101), commands)
+	r.mustReach(t)
 	restarts := min(50, commands/1000)
+	every := max(1, len(r.entries)/(2*restarts))
 	random := rand.New(rand.NewPCG(r.seed, 2))
 	m := newMachine(t, t.TempDir())
 	m.few()
+	restarted := 0
 	for at := 0; at < len(r.entries); at++ {
 		m.mustApply(&r.entries[at])
 		if random.IntN(3) == 0 {
 			m.flush() // otherwise the next entry reads what has not been committed yet
 		}
-		switch random.IntN(max(1, len(r.entries)/(2*restarts))) {
-		case 0:
+		// A term begins behind a restart, as in life; the others come at random.
+		newTerm := at+1 < len(r.entries) && r.entries[at+1].term > r.entries[at].term
+		switch roll := random.IntN(every); {
+		case newTerm || roll == 0:
+			m.flush()
+			at = m.again(r.entries, at, random.IntN(2) == 0)
+			restarted++
+		case roll == 1:
 			m.flush()
 			m.durablePoint()
-		case 1:
-			m.flush()
-			unclean := random.IntN(2) == 0
-			if unclean {
-				m.crash()
-			} else {
-				m.restart()
-			}
-			m.few()
-			applied, _ := m.broker.AppliedIndex()
-			if !unclean && applied != r.entries[at].index {
-				t.Fatalf("seed %d: after a clean restart at entry %d the state is that of %d", r.seed, r.entries[at].index, applied)
-			}
-			at = slices.IndexFunc(r.entries, func(e logged) bool { return e.index == applied })
 		}
 	}
 	m.flush()
 	r.same(t, m)
+	if restarted < restarts {
+		t.Errorf("seed %d: %d restarts in place of %d", r.seed, restarted, restarts)
+	}
+}
+
+// again restarts a machine after an entry and returns which one it stands at then.
+func (m *machine) again(entries []logged, at int, unclean bool) int {
+	m.t.Helper()
+	if unclean {
+		m.crash()
+	} else {
+		m.restart()
+	}
+	m.few()
+	applied, _ := m.broker.AppliedIndex()
+	if !unclean && applied != entries[at].index {
+		m.t.Fatalf("after a clean restart at entry %d the state is that of %d", entries[at].index, applied)
+	}
+	return slices.IndexFunc(entries, func(e logged) bool { return e.index == applied })
 }
 
 // few leaves room for a handful of active partitions only, so that they are passivated all the time.

@@ -28,9 +28,10 @@ const discoverAttempts = 16
 // Discover claims from the matching queues, higher priorities first, all under one lease.
 func (b *Broker) Discover(r *DiscoverRequest) (*PopOutcome, error) {
 	arrival := b.log.Now()
+	var queues []*QueueView
 	for range discoverAttempts {
-		queues, err := b.matching(r, arrival)
-		if err != nil {
+		var err error
+		if queues, err = b.matching(r, arrival); err != nil {
 			return nil, err
 		}
 		claim, reserved := b.reserve(r, queues)
@@ -56,7 +57,7 @@ func (b *Broker) Discover(r *DiscoverRequest) (*PopOutcome, error) {
 		outcome.Lease, outcome.Batches = claim.Lease, result.Batches
 		return outcome, nil
 	}
-	return &PopOutcome{}, nil
+	return b.discovered(queues, r), nil
 }
 
 // discovered reports the policy of the group: conflating when it is so on any of the queues.

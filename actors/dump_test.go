@@ -12,7 +12,9 @@ import (
 	"queen/actors/machine/catalog"
 	"queen/actors/machine/cursor"
 	"queen/actors/machine/deadletter"
+	"queen/actors/machine/lease"
 	"queen/actors/machine/partition"
+	"queen/actors/machine/trace"
 	"queen/raftlog/command"
 	"queen/store"
 	"queen/store/layout"
@@ -67,6 +69,10 @@ func (d *dump) letter(id uuid.UUID, queue, partition uint64, partitionUUID uuid.
 		len(m.Payload), xxh3.Hash(m.Payload))
 }
 
+func (d *dump) trace(tenant command.Tenant, id uuid.UUID, stamp uint64, record *trace.Record) {
+	d.add("trace %s %s at=%d %+q", tenant, id, stamp, fmt.Sprintf("%+v", *record))
+}
+
 // dump lists what the model knows.
 func (m *model) dump() string {
 	var d dump
@@ -92,6 +98,13 @@ func (m *model) dump() string {
 		d.letter(l.id, l.queue, l.partition, l.partitionUUID, l.partitionName, l.group, l.offset, l.message.txid, l.reason,
 			l.hasReason, l.retries, l.failed, l.message.stamp, &l.message.Message)
 	}
+	for i := range m.traces {
+		t := &m.traces[i]
+		d.trace(t.Tenant, t.id, t.stamp, &trace.Record{
+			Partition: t.Partition, Txid: t.Txid, Queue: t.queue, PartitionName: t.partition, Placed: t.placed, Group: t.Group,
+			EventType: t.EventType, Worker: t.Worker, Names: t.names, Data: t.Data,
+		})
+	}
 	return d.text()
 }
 
@@ -100,13 +113,44 @@ type dumper struct {
 	t    testing.TB
 	view *store.View
 	dump dump
+	// leased are the rows that name a lease, alive the groups that exist.
+	leased map[string]bool
+	alive  []uint64
 }
 
-func (m *machine) dump() string {
+func leaseKey(lease uuid.UUID, queue uint64, m lease.Member) string {
+	return fmt.Sprint(lease, queue, m)
+}
+
+// tables checks that the lease tables list what the rows name, and nothing else. Groups that wait to be swept are not
+// looked at.
+func (d *dumper) tables() {
+	d.t.Helper()
+	listed := 0
+	for _, r := range d.rows([]byte{layout.FamilyLease}) {
+		members, err := lease.Decode(r.value)
+		d.check(err)
+		for _, m := range members {
+			if !slices.Contains(d.alive, m.Group) {
+				continue
+			}
+			listed++
+			id, queue := uuid.UUID(r.key[1:17]), layout.LastNumber(r.key)
+			if !d.leased[leaseKey(id, queue, m)] {
+				d.t.Fatalf("lease %s of queue %d lists %+v, whose row does not name it", id, queue, m)
+			}
+		}
+	}
+	if listed != len(d.leased) {
+		d.t.Fatalf("%d rows name a lease, %d are listed", len(d.leased), listed)
+	}
+}
+
+func (m *machine) dump(addresses ...traceAddress) string {
 	m.t.Helper()
 	view := m.store.View()
 	defer view.Close()
-	d := dumper{t: m.t, view: view}
+	d := dumper{t: m.t, view: view, leased: map[string]bool{}}
 	for _, value := range d.rows([]byte{layout.FamilyQueue}) {
 		queue, err := catalog.DecodeQueue(value.value)
 		d.check(err)
@@ -115,6 +159,8 @@ func (m *machine) dump() string {
 		d.partitions(queue.ID)
 		d.letters(queue.ID)
 	}
+	d.tables()
+	d.traces(addresses)
 	return d.dump.text()
 }
 
@@ -143,12 +189,49 @@ func (d *dumper) get(key []byte) []byte {
 	return value
 }
 
+// traceAddress is where traces are found.
+type traceAddress struct {
+	tenant          command.Tenant
+	partition, txid string
+}
+
+// addresses lists where the model has traces.
+func (m *model) addresses() (list []traceAddress) {
+	known := map[traceAddress]bool{}
+	for i := range m.traces {
+		at := traceAddress{m.traces[i].Tenant, m.traces[i].Partition, m.traces[i].Txid}
+		if !known[at] {
+			known[at] = true
+			list = append(list, at)
+		}
+	}
+	return list
+}
+
+// traces reads the traces of the given addresses; there must be no others.
+func (d *dumper) traces(addresses []traceAddress) {
+	d.t.Helper()
+	reads := trace.Reads{Reader: d.view, Check: func() error { return nil }}
+	found := uint64(0)
+	for _, at := range addresses {
+		d.check(reads.At(at.tenant, at.partition, at.txid, func(t *trace.Stored) (bool, error) {
+			found++
+			d.dump.trace(t.Tenant, t.ID, t.StampMicros, &t.Record)
+			return true, nil
+		}))
+	}
+	if total, err := trace.Total(d.view); err != nil || total != found {
+		d.t.Fatalf("%d of %d traces are found by their address: %v", found, total, err)
+	}
+}
+
 func (d *dumper) groups(queue uint64) {
 	d.t.Helper()
 	for _, r := range d.rows(layout.GroupsOf(queue)) {
 		group, err := catalog.DecodeGroup(r.value)
 		d.check(err)
 		d.dump.group(queue, group.ID, group.Name, group.Subscription, group.Conflation, group.CreatedMicros)
+		d.alive = append(d.alive, group.ID)
 		for _, r := range d.rows(layout.CursorsOf(queue, group.ID)) {
 			row, err := cursor.Decode(r.value)
 			d.check(err)
@@ -157,6 +240,9 @@ func (d *dumper) groups(queue uint64) {
 				d.check(row.AttachSpill(d.get(layout.Released(queue, group.ID, id))))
 			}
 			d.dump.row(queue, group.ID, id, &row)
+			if row.Lease.ID != uuid.Nil {
+				d.leased[leaseKey(row.Lease.ID, queue, lease.Member{Group: group.ID, Partition: id})] = true
+			}
 		}
 		for _, r := range d.rows(layout.PositionsOf(queue, group.ID)) {
 			d.dump.position(queue, group.ID, layout.LastNumber(r.key), string(r.value))

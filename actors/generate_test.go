@@ -154,8 +154,8 @@ func (g *generator) weighted() []struct {
 		{8, func() command.Command { return command.Sweep{MaxKeys: uint32(1 + g.random.IntN(200))} }},
 		{10, g.moveChunks},
 		{40, g.trace},
-		{10, g.traceSweep},
-		{7, func() command.Command { return command.Tick{} }},
+		{4, g.traceSweep},
+		{5, func() command.Command { return command.Tick{} }},
 	}
 }
 

@@ -96,21 +96,27 @@ func (g *group) Receive(message any) {
 }
 
 // Close implements Closer: pops that wait here are told to ask again.
-func (g *group) Close() {
-	again := func(l *list.List) {
+func (g *group) Close() { g.answerAll(offerAgain) }
+
+// answerAll gives every pop that waits here the same answer.
+func (g *group) answerAll(kind offerKind) {
+	answer := func(l *list.List) {
 		for e := l.Front(); e != nil; e = e.Next() {
 			w := e.Value.(*waiter)
 			w.place = nil
-			w.lost()
+			w.answer(kind)
 		}
+		l.Init()
 	}
-	again(&g.waiting)
+	answer(&g.waiting)
 	for _, l := range g.pinned {
-		again(l)
+		answer(l)
 	}
 	for _, l := range g.unborn {
-		again(l)
+		answer(l)
 	}
+	clear(g.pinned)
+	clear(g.unborn)
 	g.shared.waiters.Store(0)
 }
 
@@ -132,7 +138,9 @@ type rowStep struct {
 	effect rowEffect
 	// missing is set when there was no row and seed made none.
 	missing bool
-	err     error
+	// left is the lease that the row named before the step and does not name any more.
+	left uuid.UUID
+	err  error
 }
 
 // rowEffect is what a step means for the schedule of the group.
@@ -170,8 +178,12 @@ func (g *group) step(m *rowStep) error {
 		m.step(&copied)
 		return nil
 	}
-	released, spilled := row.Released.Lease, row.Spilled()
-	if m.step(row) || made {
+	lease, released, spilled := row.Lease.ID, row.Released.Lease, row.Spilled()
+	changed := m.step(row)
+	if row.Lease.ID != lease {
+		m.left = lease
+	}
+	if changed || made {
 		m.writer.Put(layout.Cursor(g.queueID, g.id, m.partition), row.AppendTo(nil))
 	}
 	if row.Released.Lease != released {

@@ -77,6 +77,18 @@ func (g *groups) of(queueID uint64) []*groupActor {
 	return g.ofQ[queueID]
 }
 
+// due appends the groups whose schedule has something to wake at an instant.
+func (g *groups) due(nowMicros uint64, list []*groupActor) []*groupActor {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	for _, actor := range g.active {
+		if next := actor.shared.nextWakeMicros.Load(); next != 0 && next <= nowMicros {
+			list = append(list, actor)
+		}
+	}
+	return list
+}
+
 // all lists the active groups.
 func (g *groups) all() []*groupActor {
 	g.mu.RLock()
@@ -136,6 +148,7 @@ const scanSlice = 1024
 func scan(view *store.View, actor *groupActor, number uint64, start command.Subscription, now func() uint64, holds cursor.Holds) error {
 	cursors, err := newRowWalker(view, layout.CursorsOf(actor.queueID, actor.id))
 	if err != nil {
+		actor.Tell(&foundNote{nowMicros: now(), failed: true})
 		return err
 	}
 	note := &foundNote{scan: number, nowMicros: now()}
@@ -171,12 +184,12 @@ func scan(view *store.View, actor *groupActor, number uint64, start command.Subs
 		}
 		return true
 	})
-	note.last = true
-	actor.Tell(note)
-	if failure != nil {
-		return failure
+	if failure == nil {
+		failure = err
 	}
-	return err
+	note.last, note.failed = failure == nil, failure != nil
+	actor.Tell(note)
+	return failure
 }
 
 // rowWalker reads cursor rows beside an ascending walk over partition ids, a page at a time, so that the two range scans

@@ -45,7 +45,7 @@ func eventually(t testing.TB, what string, condition func() bool) {
 
 // testBucketBytes makes buckets fill up, so that chunks are spread, moved and dropped. It is the same in every run of a log:
 // it decides where chunks go.
-const testBucketBytes = 2 << 20
+const testBucketBytes = 512 << 10
 
 func openStore(t testing.TB, dir string) *store.Store {
 	t.Helper()

@@ -19,6 +19,7 @@ type model struct {
 	byID       map[uint64]*modelQueue
 	partitions map[uint64]*modelPartition
 	letters    []*modelLetter
+	traces     []modelTrace // oldest first
 	holds      cursor.Holds
 	lastStamp  uint64
 
@@ -124,7 +125,11 @@ func (m *model) command(c command.Command) command.Result {
 		return m.replay(&c)
 	case command.Retain:
 		return m.retain(&c)
-	case command.Sweep, command.MoveChunks, command.Trace, command.TraceSweep:
+	case command.Trace:
+		return m.trace(&c)
+	case command.TraceSweep:
+		return m.sweepTraces(&c)
+	case command.Sweep, command.MoveChunks:
 		return notModelled{}
 	}
 	panic("the model does not know this command")

@@ -238,7 +238,10 @@ func (c *popCall) seed() command.Subscription {
 		return command.Subscription{}
 	}
 	seed := c.Subscription
-	if seed.Mode == command.SubscriptionNew && seed.InstantMicros == 0 {
+	switch {
+	case seed.Mode == command.SubscriptionNone:
+		seed.Mode = command.SubscriptionAll // or the claim would never make the group
+	case seed.Mode == command.SubscriptionNew && seed.InstantMicros == 0:
 		seed.InstantMicros = c.arrivalMicros
 	}
 	return seed
@@ -322,6 +325,8 @@ func (c *popCall) take(actor *groupActor, w *waiter) (outcome *PopOutcome, again
 		return c.empty(), false, nil
 	case offerAgain:
 		return nil, true, nil
+	case offerFailed:
+		return nil, false, ErrRetry
 	case offerClaimed:
 		if c.offered.result == nil {
 			return c.lost()

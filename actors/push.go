@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"queen/actors/machine/catalog"
 	"queen/raftlog/command"
 	"queen/store"
 	"queen/store/layout"
@@ -260,4 +261,30 @@ func (b *Broker) PartitionByUUID(wanted uuid.UUID) (id uint64, ok bool) {
 		return 0, false
 	}
 	return layout.LastNumber(row), true
+}
+
+// PartitionQueue finds the queue of a partition; ok is false when there is no such partition here.
+func (b *Broker) PartitionQueue(id uint64) (queueID uint64, ok bool) {
+	view := b.store.View()
+	defer view.Close()
+	row, err := view.Get(layout.Partition(id))
+	if err != nil || row == nil {
+		return 0, false
+	}
+	p, err := catalog.DecodePartition(id, row)
+	if err != nil {
+		return 0, false
+	}
+	return p.QueueID, true
+}
+
+// CountPartitions counts the partitions of a queue, up to a limit: about 1 µs each. What cannot be read is not counted.
+func (b *Broker) CountPartitions(queueID, limit uint64) (count uint64) {
+	view := b.store.View()
+	defer view.Close()
+	_ = view.Scan(layout.HeadsOf(queueID), nil, func(_, _ []byte) bool {
+		count++
+		return count < limit
+	})
+	return count
 }

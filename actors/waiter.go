@@ -53,9 +53,12 @@ type claimSpec struct {
 }
 
 // lost implements loser: the pop looks everything up again, unless it has been answered already.
-func (w *waiter) lost() {
+func (w *waiter) lost() { w.answer(offerAgain) }
+
+// answer ends the wait, unless it has been ended already.
+func (w *waiter) answer(kind offerKind) {
 	select {
-	case w.offers <- offer{kind: offerAgain}:
+	case w.offers <- offer{kind: kind}:
 	default:
 	}
 }
@@ -71,6 +74,8 @@ const (
 	offerAgain
 	// offerClaimed: a claim rode with a push; this is its result.
 	offerClaimed
+	// offerFailed: this node cannot read its store, so it does not know what is ready.
+	offerFailed
 )
 
 // offer answers a waiter.
@@ -127,6 +132,8 @@ type foundNote struct {
 	partitions []foundPartition
 	nowMicros  uint64
 	last       bool
+	// failed ends a scan that could not be finished.
+	failed bool
 }
 
 type foundPartition struct {
@@ -346,7 +353,11 @@ func (g *group) found(m *foundNote) {
 		g.schedule.Found(p.id, p.untilMicros, m.nowMicros, p.byLease)
 	}
 	g.serve(m.nowMicros)
-	if m.last && m.scan == g.shared.scans.Load() {
+	switch {
+	case m.failed:
+		g.shared.scanned.Store(false) // the next pop tries again
+		g.answerAll(offerFailed)
+	case m.last && m.scan == g.shared.scans.Load():
 		g.loaded = true
 		g.sendAllAway()
 	}

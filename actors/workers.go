@@ -73,19 +73,27 @@ const (
 // runClock wakes the groups whose schedule has something due, and unloads idle ones.
 func (b *Broker) runClock() {
 	ticks := 0
+	var due []*groupActor
 	b.every(clockInterval, func() {
 		now := b.log.Now()
-		ticks++
-		for _, actor := range b.groups.all() {
-			if next := actor.shared.nextWakeMicros.Load(); next != 0 && next <= now {
-				actor.shared.nextWakeMicros.Store(0)
-				actor.Tell(&wakeNote{nowMicros: now})
-			}
-			if ticks%unloadEvery == 0 && b.idle(actor, now) {
-				b.groups.stop(actor)
-			}
+		due = b.groups.due(now, due[:0])
+		for _, actor := range due {
+			actor.shared.nextWakeMicros.Store(0)
+			actor.Tell(&wakeNote{nowMicros: now})
+		}
+		if ticks++; ticks%unloadEvery == 0 {
+			b.unload(now)
 		}
 	})
+}
+
+// unload takes the groups out of memory that nobody has asked for a while.
+func (b *Broker) unload(nowMicros uint64) {
+	for _, actor := range b.groups.all() {
+		if b.idle(actor, nowMicros) {
+			b.groups.stop(actor)
+		}
+	}
 }
 
 func (b *Broker) idle(actor *groupActor, nowMicros uint64) bool {

@@ -14,19 +14,31 @@ const chunkedBytes = 64 << 10
 // together are not refused together.
 const holdJitter = 0.25
 
-// admission hands out byte permits: a request holds as many bytes as its body has, from before the body is read until its
-// answer is made. Requests without room wait in a queue, first come first served (messaging 2.10, cluster 11.1).
-type admission struct {
-	// capacity is the budget in bytes; 0 turns admission off.
-	capacity int64
-	hold     time.Duration
-	stats    *admissionStats
+// largeBodyBytes parts the bodies into two lanes: what is larger waits behind its like only, so that an ordinary push never
+// stands behind an upload. largeShare of the budget is the most that large bodies hold together.
+const (
+	largeBodyBytes = 256 << 10
+	largeShare     = 0.75
+)
 
-	mu   sync.Mutex
-	held int64
-	// waiters are *waiter in the order of their arrival. There is at most one per connection.
+// admission hands out byte permits: a request holds as many bytes as its body has, from before the body is read until its
+// answer is made. Requests without room wait in two queues, small bodies and large ones, each first come first served
+// (messaging 2.10, cluster 11.1).
+type admission struct {
+	// capacity is the budget in bytes; 0 turns admission off. largeCapacity is what large bodies may hold of it.
+	capacity, largeCapacity int64
+	hold                    time.Duration
+	stats                   *admissionStats
+
+	mu           sync.Mutex
+	small, large lane
+	closed       bool
+}
+
+// lane is one of the two queues. Its waiters are *waiter in the order of their arrival, at most one per connection.
+type lane struct {
+	held    int64
 	waiters list.List
-	closed  bool
 }
 
 // waiter is a request that waits for room. outcome has room for the one answer it gets.
@@ -43,10 +55,55 @@ const (
 	admitClosed
 )
 
-// fits reports whether bytes may be taken now. A request larger than the whole budget is admitted when nothing else
+// lane returns the lane of a body.
+func (a *admission) lane(bytes int64) *lane {
+	if bytes > largeBodyBytes {
+		return &a.large
+	}
+	return &a.small
+}
+
+// fits reports whether a body may be let in now. One larger than its share of the budget is admitted when nothing else
 // holds a permit. mu is held.
 func (a *admission) fits(bytes int64) bool {
-	return a.held == 0 || a.held+bytes <= a.capacity
+	if a.small.held+a.large.held == 0 {
+		return true
+	}
+	if a.lane(bytes) == &a.large {
+		return a.large.held+bytes <= a.largeCapacity && a.small.held+a.large.held+bytes <= a.capacity
+	}
+	room := a.capacity - min(a.large.held, a.largeCapacity)
+	if a.smallBlockLarge() {
+		room = a.capacity - a.largeCapacity
+	}
+	return a.small.held+bytes <= room
+}
+
+// smallBlockLarge reports whether the next large body waits for nothing but small ones. These leave it its share then, or
+// a steady stream of them would keep it out for ever. mu is held.
+func (a *admission) smallBlockLarge() bool {
+	front := a.large.waiters.Front()
+	return front != nil && a.large.held+front.Value.(*waiter).bytes <= a.largeCapacity
+}
+
+// try takes a permit only if there is room at once.
+func (a *admission) try(bytes int64) bool {
+	if a.capacity <= 0 {
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.take(bytes)
+}
+
+// take takes a permit if there is room and nobody waits in the lane. mu is held.
+func (a *admission) take(bytes int64) bool {
+	l := a.lane(bytes)
+	if a.closed || l.waiters.Len() > 0 || !a.fits(bytes) {
+		return false
+	}
+	l.held += bytes
+	return true
 }
 
 // acquire takes a permit, and waits for room if need be. It blocks the goroutine of the connection.
@@ -59,8 +116,7 @@ func (a *admission) acquire(bytes int64) admitOutcome {
 		a.mu.Unlock()
 		return admitClosed
 	}
-	if a.waiters.Len() == 0 && a.fits(bytes) {
-		a.held += bytes
+	if a.take(bytes) {
 		a.mu.Unlock()
 		return admitGranted
 	}
@@ -70,7 +126,7 @@ func (a *admission) acquire(bytes int64) admitOutcome {
 		return admitRefused
 	}
 	w := &waiter{bytes: bytes, outcome: make(chan admitOutcome, 1)}
-	place := a.waiters.PushBack(w)
+	place := a.lane(bytes).waiters.PushBack(w)
 	a.mu.Unlock()
 	a.stats.waited.Inc()
 
@@ -93,23 +149,26 @@ func (a *admission) giveUp(place *list.Element, w *waiter) admitOutcome {
 		return outcome
 	default:
 	}
-	a.waiters.Remove(place)
-	a.grant() // a smaller request may have waited behind this one
+	a.lane(w.bytes).waiters.Remove(place)
+	a.grant() // others may have waited behind this one
 	a.mu.Unlock()
 	a.stats.refused.Inc()
 	return admitRefused
 }
 
-// grant lets waiters in from the front for as long as they fit. mu is held.
+// grant lets waiters in from the front of both lanes for as long as they fit. Large ones come first: what they may take is
+// theirs by their share, and it does not grow with their number. mu is held.
 func (a *admission) grant() {
-	for front := a.waiters.Front(); front != nil; front = a.waiters.Front() {
-		w := front.Value.(*waiter)
-		if !a.fits(w.bytes) {
-			return
+	for _, l := range []*lane{&a.large, &a.small} {
+		for front := l.waiters.Front(); front != nil; front = l.waiters.Front() {
+			w := front.Value.(*waiter)
+			if !a.fits(w.bytes) {
+				break
+			}
+			l.held += w.bytes
+			l.waiters.Remove(front)
+			w.outcome <- admitGranted
 		}
-		a.held += w.bytes
-		a.waiters.Remove(front)
-		w.outcome <- admitGranted
 	}
 }
 
@@ -119,8 +178,9 @@ func (a *admission) release(bytes int64) {
 		return
 	}
 	a.mu.Lock()
-	a.held -= bytes
-	if a.held < 0 {
+	l := a.lane(bytes)
+	l.held -= bytes
+	if l.held < 0 {
 		panic("BUG: more permits given back than taken")
 	}
 	a.grant()
@@ -133,7 +193,8 @@ func (a *admission) correct(guessed, real int64) {
 		return
 	}
 	a.mu.Lock()
-	a.held += real - guessed
+	a.lane(guessed).held -= guessed
+	a.lane(real).held += real
 	a.grant()
 	a.mu.Unlock()
 }
@@ -143,9 +204,11 @@ func (a *admission) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
-	for front := a.waiters.Front(); front != nil; front = a.waiters.Front() {
-		a.waiters.Remove(front)
-		front.Value.(*waiter).outcome <- admitClosed
+	for _, l := range []*lane{&a.large, &a.small} {
+		for front := l.waiters.Front(); front != nil; front = l.waiters.Front() {
+			l.waiters.Remove(front)
+			front.Value.(*waiter).outcome <- admitClosed
+		}
 	}
 }
 
@@ -153,7 +216,7 @@ func (a *admission) close() {
 func (a *admission) state() (held int64, waiting int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.held, a.waiters.Len()
+	return a.small.held + a.large.held, a.small.waiters.Len() + a.large.waiters.Len()
 }
 
 func jittered(d time.Duration) time.Duration {

@@ -16,7 +16,7 @@ import (
 
 func newTestAdmission(capacity int64, hold time.Duration) *admission {
 	set := metrics.NewSet()
-	return &admission{capacity: capacity, hold: hold, stats: &admissionStats{
+	return &admission{capacity: capacity, largeCapacity: capacity * 3 / 4, hold: hold, stats: &admissionStats{
 		waited:  set.NewCounter(`waited`),
 		refused: set.NewCounter(`refused`),
 	}}
@@ -133,28 +133,98 @@ func TestClosedAdmissionLetsWaitersGo(t *testing.T) {
 	})
 }
 
+func TestSmallBodiesNeverWaitBehindLargeOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const mib = 1 << 20
+		a := newTestAdmission(128*mib, time.Minute)
+		if a.acquire(64*mib) != admitGranted {
+			t.Fatal("the first large body was refused")
+		}
+		second := make(chan admitOutcome, 1)
+		go func() { second <- a.acquire(64 * mib) }()
+		synctest.Wait()
+		if _, waiting := a.state(); waiting != 1 {
+			t.Fatal("two large bodies hold more than three quarters")
+		}
+		for range 64 * mib / largeBodyBytes {
+			if !a.try(largeBodyBytes) {
+				t.Fatal("a small body waits although there is room")
+			}
+		}
+		if a.try(1) {
+			t.Error("the budget is exceeded")
+		}
+		a.release(64 * mib)
+		if <-second != admitGranted {
+			t.Error("the second large body was not let in after the first")
+		}
+	})
+}
+
+func TestSmallBodiesLeaveALargeOneItsShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const mib = 1 << 20
+		a := newTestAdmission(128*mib, time.Minute)
+		for a.try(largeBodyBytes) {
+		}
+		large := make(chan admitOutcome, 1)
+		go func() { large <- a.acquire(64 * mib) }()
+		synctest.Wait()
+		// As many small ones come as go: without its share the large one would wait for ever.
+		for range 64 * mib / largeBodyBytes {
+			a.release(largeBodyBytes)
+			if a.try(largeBodyBytes) {
+				t.Fatal("a small body took room of the share that a large one waits for")
+			}
+		}
+		if <-large != admitGranted {
+			t.Error("the large body was refused")
+		}
+		if held, _ := a.state(); held != 128*mib {
+			t.Errorf("%d bytes are held", held)
+		}
+	})
+}
+
+func TestALargeBodyThatGaveUpBlocksNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const mib = 1 << 20
+		a := newTestAdmission(8*mib, time.Second)
+		a.acquire(5 * mib)
+		if a.acquire(6*mib) != admitRefused {
+			t.Error("a second large body was admitted")
+		}
+		if !a.try(1*mib) || !a.try(largeBodyBytes) {
+			t.Error("room is lost")
+		}
+	})
+}
+
 // TestPermitsAreNeverLost runs random requests and checks that the budget is never exceeded by more than one oversized
 // request, and that everything is given back.
 func TestPermitsAreNeverLost(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	synctest.Test(t, func(t *testing.T) {
-		a := newTestAdmission(1000, 50*time.Millisecond)
+		a := newTestAdmission(1000<<10, 50*time.Millisecond)
 		var wait sync.WaitGroup
 		for worker := range 50 {
 			random := rand.New(rand.NewPCG(seed, uint64(worker)))
 			wait.Go(func() {
 				for range 200 {
-					bytes := random.Int64N(400)
+					bytes := random.Int64N(400 << 10)
 					if random.IntN(20) == 0 {
-						bytes = 1000 + random.Int64N(1000)
+						bytes = 1000<<10 + random.Int64N(1000<<10)
 					}
 					if a.acquire(bytes) != admitGranted {
 						continue
 					}
-					if held, _ := a.state(); held > 1000 && held != bytes {
-						t.Errorf("%d bytes are held", held)
+					// One body larger than its share may be in, and small ones in the quarter that is theirs.
+					a.mu.Lock()
+					if a.small.held+min(a.large.held, a.largeCapacity) > a.capacity || a.large.held > max(a.largeCapacity, 2000<<10) {
+						t.Errorf("%d and %d bytes are held", a.small.held, a.large.held)
 					}
+					a.mu.Unlock()
 					time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
 					a.release(bytes)
 				}

@@ -115,6 +115,7 @@ const (
 	textHeadTooBig  = "request line and headers are larger than 16 KiB"
 	textOverloaded  = "too many bytes are being written; wait and retry"
 	textBulk        = "too many large bodies arrive at once"
+	textAnswers     = "too many large answers are being sent; wait and retry"
 	textNotReady    = "this node is not ready"
 	textStopping    = "this node is stopping"
 	textMalformed   = "malformed HTTP request"

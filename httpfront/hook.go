@@ -7,18 +7,19 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// How long a request may take to arrive. The head has headTimeout from its first byte on. The body has bodyBaseTimeout
-// and as long as it takes at bodyBytesPerSecond, the slowest upload that is still taken for a client and not for an
-// attack: 64 MiB may take 17 minutes, an ordinary push about half a minute. A body of unknown length has the time of the
-// largest one, and holds permits for 64 KiB only.
+// How long a request may take to arrive. The head has headTimeout from its first byte on. The body must keep its pace all
+// the time, and has bodyBaseTimeout and as long as it takes at bodyBytesPerSecond as a whole: 64 MiB may take 17 minutes,
+// an ordinary push about half a minute. A body of unknown length has the time of the largest one, and holds permits for
+// 64 KiB only. Whoever is slower gets a 408 and the connection is closed.
 const (
 	headTimeout        = 60 * time.Second
 	bodyBaseTimeout    = 30 * time.Second
 	bodyBytesPerSecond = 64 << 10
 )
 
+// bodyTimeout is the read timeout of a body, marked as such.
 func (s *Server) bodyTimeout(bytes int64) time.Duration {
-	return s.bodyBase + time.Duration(bytes/bodyBytesPerSecond)*time.Second
+	return bodyMark + s.bodyBase + time.Duration(bytes/bodyBytesPerSecond)*time.Second
 }
 
 // pending is what was decided about a request before its body was read.

@@ -3,10 +3,8 @@ package httpfront
 import (
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,21 +17,13 @@ const (
 	maxAcceptPause = time.Second
 )
 
-// How a refused request's unread body is read on. Closing a socket with unread data resets it, and the client may then
-// see the reset in place of the answer; so what it still sends is read and thrown away for a while. A client that goes on
-// beyond this is cut.
-const (
-	lingerTime      = 10 * time.Second
-	lingerIdleTime  = 2 * time.Second
-	lingerReadBytes = 32 << 10
-)
-
 // listener wraps the connections of the port. It survives what would end the accept loop of the library for good: running
 // out of descriptors.
 type listener struct {
 	*net.TCPListener
 	tls         *tls.Config
 	lingerBytes int64
+	pace        pace
 	log         zerolog.Logger
 	closed      chan struct{}
 	closeOnce   sync.Once
@@ -42,11 +32,12 @@ type listener struct {
 	conns map[*conn]struct{}
 }
 
-func newListener(tcp *net.TCPListener, config *tls.Config, lingerBytes int64, log zerolog.Logger) *listener {
+func newListener(tcp *net.TCPListener, config *tls.Config, lingerBytes int64, pace pace, log zerolog.Logger) *listener {
 	return &listener{
 		TCPListener: tcp,
 		tls:         config,
 		lingerBytes: lingerBytes,
+		pace:        pace,
 		log:         log,
 		closed:      make(chan struct{}),
 		conns:       map[*conn]struct{}{},
@@ -111,74 +102,5 @@ func (l *listener) cut(onlySilent bool) {
 		if !onlySilent || !c.heard.Load() {
 			c.tcp.Close()
 		}
-	}
-}
-
-// conn is one connection of a client.
-type conn struct {
-	net.Conn // the plain or the TLS connection
-	tcp      *net.TCPConn
-	owner    *listener
-	// heard is set once something was received.
-	heard atomic.Bool
-	// linger asks Close to read on first. afterClose runs once when the connection ends. Both belong to the goroutine
-	// that serves the connection.
-	linger     bool
-	afterClose func()
-	closed     sync.Once
-}
-
-// errClientClosed stands for the end of the stream. fasthttp drops a request silently on a bare io.EOF between two chunks
-// of a body; every other error reaches the error handler, which gives permits back.
-var errClientClosed = errors.New("unexpected EOF: the client closed the connection")
-
-// Read reads from the client.
-func (c *conn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if n > 0 && !c.heard.Load() {
-		c.heard.Store(true)
-	}
-	if errors.Is(err, io.EOF) {
-		err = errClientClosed
-	}
-	return n, err
-}
-
-// Close ends the connection.
-func (c *conn) Close() error {
-	c.closed.Do(func() {
-		if c.linger {
-			c.readOn()
-		}
-		if c.afterClose != nil {
-			c.afterClose()
-		}
-		c.owner.mu.Lock()
-		delete(c.owner.conns, c)
-		c.owner.mu.Unlock()
-	})
-	return c.Conn.Close()
-}
-
-// readOn ends our side of the stream and throws away what still comes.
-func (c *conn) readOn() {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
-		return
-	}
-	end := time.Now().Add(lingerTime)
-	buffer := make([]byte, lingerReadBytes)
-	for left := c.owner.lingerBytes; left > 0; {
-		deadline := time.Now().Add(lingerIdleTime)
-		if deadline.After(end) {
-			deadline = end
-		}
-		if c.Conn.SetReadDeadline(deadline) != nil {
-			return
-		}
-		n, err := c.Conn.Read(buffer)
-		if err != nil {
-			return
-		}
-		left -= int64(n)
 	}
 }

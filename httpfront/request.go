@@ -29,6 +29,8 @@ type Request struct {
 	query  fasthttp.Args
 	parsed bool
 	raw    []byte // the query as sent
+	// sending is what depends on the fate of the answer, nil when nothing does.
+	sending *sending
 }
 
 // Param returns a path parameter by its name in the pattern.
@@ -74,21 +76,6 @@ var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
 // keptScratchBytes is the largest buffer that is kept for the next answer: a batch of some hundred messages.
 const keptScratchBytes = 1 << 20
-
-// Answer lets encode append a JSON body to an empty buffer and answers with it. Large answers are made so: neither the
-// buffer nor the copy that the connection sends is made anew each time.
-func (r *Request) Answer(status int, encode func(dst []byte) []byte) {
-	buffer := scratch.Get().(*[]byte)
-	body := encode((*buffer)[:0])
-	r.JSON(status, body)
-	if cap(body) <= keptScratchBytes {
-		*buffer = body
-		scratch.Put(buffer)
-	}
-}
-
-// NoContent answers 204.
-func (r *Request) NoContent() { r.Ctx.SetStatusCode(fasthttp.StatusNoContent) }
 
 // Fail answers with the refusal that an error stands for; an error that is none is a 500 and is logged.
 func (r *Request) Fail(err error) {

@@ -1,6 +1,7 @@
 package httpfront
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -51,6 +52,10 @@ type Config struct {
 	// for room, a quarter more or less.
 	AdmitBytes int64
 	AdmitHold  time.Duration
+	// AnswerBytes is the budget of large answers that are on their way, and AnswerHold how long one waits for room, a
+	// quarter more or less; 0 is DefaultAnswerBytes and DefaultAnswerHold.
+	AnswerBytes int64
+	AnswerHold  time.Duration
 	// Metrics receives the families of the server; nil makes a set of its own.
 	Metrics *metrics.Set
 	Log     zerolog.Logger
@@ -63,6 +68,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("check http configuration: MaxBodyBytes is %d", c.MaxBodyBytes)
 	case c.AdmitBytes < 0 || c.AdmitHold < 0:
 		return errors.New("check http configuration: admission is negative")
+	case c.AnswerBytes < 0 || c.AnswerHold < 0:
+		return errors.New("check http configuration: the budget of answers is negative")
 	}
 	return nil
 }
@@ -75,6 +82,9 @@ type Server struct {
 	stats     *frontStats
 	admission *admission
 	bulk      *admission
+	answers   *admission
+	// pace is defaultPace; tests make it short.
+	pace pace
 	// bodyBase is bodyBaseTimeout; tests shorten it.
 	bodyBase time.Duration
 	pendings pendings
@@ -107,20 +117,23 @@ func New(config Config) (*Server, error) {
 	}
 	stats := newFrontStats(config.Metrics)
 	s := &Server{
-		config:    config,
-		log:       config.Log,
-		stats:     stats,
-		admission: &admission{capacity: config.AdmitBytes, hold: config.AdmitHold, stats: &stats.admission},
-		pendings:  pendings{byHeader: map[*fasthttp.RequestHeader]*pending{}},
-		gone:      gone,
-		draining:  make(chan struct{}),
-		served:    make(chan error, 1),
+		config: config,
+		log:    config.Log,
+		stats:  stats,
+		admission: &admission{
+			capacity: config.AdmitBytes, largeCapacity: int64(largeShare * float64(config.AdmitBytes)), hold: config.AdmitHold,
+			stats: &stats.admission,
+		},
+		pace:     defaultPace,
+		pendings: pendings{byHeader: map[*fasthttp.RequestHeader]*pending{}},
+		gone:     gone,
+		draining: make(chan struct{}),
+		served:   make(chan error, 1),
 	}
 	stats.exportAdmission(s.admission)
 	s.bodyBase = bodyBaseTimeout
-	s.bulk = &admission{capacity: bulkBodies * config.MaxBodyBytes, hold: bulkHold, stats: &admissionStats{
-		waited: &metrics.Counter{}, refused: &metrics.Counter{},
-	}}
+	s.bulk = newBudget(bulkBodies*config.MaxBodyBytes, bulkHold)
+	s.answers = newBudget(cmp.Or(config.AnswerBytes, DefaultAnswerBytes), cmp.Or(config.AnswerHold, DefaultAnswerHold))
 	s.unreadStats = stats.route("unread")
 	s.unmatched = &routeEntry{Route: Route{Pattern: "unmatched", Level: LevelReadWrite}, stats: stats.route("unmatched")}
 	s.dashboard = &routeEntry{
@@ -129,6 +142,13 @@ func New(config Config) (*Server, error) {
 	}
 	s.http = s.newHTTP()
 	return s, nil
+}
+
+// newBudget is an admission of its own for large things only.
+func newBudget(bytes int64, hold time.Duration) *admission {
+	return &admission{capacity: bytes, largeCapacity: bytes, hold: hold, stats: &admissionStats{
+		waited: &metrics.Counter{}, refused: &metrics.Counter{},
+	}}
 }
 
 // newHTTP sets every option that matters. Body streams are off on purpose: with them the read buffer of every parked poll
@@ -179,7 +199,7 @@ func (s *Server) Start(port net.Listener) error {
 	if !ok {
 		return fmt.Errorf("start http server: %T is not a TCP listener", port)
 	}
-	s.listener = newListener(tcp, s.config.TLS, 2*s.config.MaxBodyBytes, s.log)
+	s.listener = newListener(tcp, s.config.TLS, 2*s.config.MaxBodyBytes, s.pace, s.log)
 	go func() {
 		err := s.http.Serve(s.listener)
 		if err != nil {
@@ -203,6 +223,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	s.Drain()
 	s.admission.close()
 	s.bulk.close()
+	s.answers.close()
 	defer s.gone.close()
 	if s.listener == nil {
 		return nil
@@ -214,6 +235,10 @@ func (s *Server) Stop(ctx context.Context) error {
 	if err != nil {
 		s.listener.cut(false)
 		err = fmt.Errorf("drain http connections: %w", err)
+	}
+	// The library knows the listener only once it serves it: a server that is stopped at once would serve for ever.
+	if closeErr := s.listener.Close(); closeErr != nil && !errors.Is(closeErr, net.ErrClosed) {
+		err = errors.Join(err, closeErr)
 	}
 	return errors.Join(err, <-s.served)
 }
@@ -255,9 +280,11 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 func (s *Server) finish(r *Request) {
 	if cause := recover(); cause != nil {
 		s.log.Error().Any("err", cause).Str("route", r.route.Pattern).Bytes("stack", debug.Stack()).Msg("http: a handler panicked")
+		r.undo()
 		r.Ctx.Response.Reset()
 		Refuse(CodeInternal, textInternal).write(r.Ctx, ShapeEnvelope)
 	}
+	s.settleAnswer(r)
 	r.route.stats.observe(r.Ctx.Response.StatusCode(), time.Since(r.Arrived))
 }
 

@@ -55,6 +55,9 @@ func (n *Node) reconcile(report *logReport) error {
 	case report.end < max(held, record.Index):
 		return damaged("%s: the log ends at entry %d, the store holds entry %d",
 			n.log.meta.fileOf(report.end+1), report.end, max(held, record.Index))
+	case report.end < n.options.NewestIndex:
+		return damaged("%s: the log ends at entry %d, but the store has seen entry %d: what was written last is damaged or missing",
+			n.log.meta.fileOf(report.end+1), report.end, n.options.NewestIndex)
 	case report.begin > record.Index+1:
 		return damaged("%s, which stands for the entries below %d, is missing or old",
 			filepath.Join(n.options.Dir, snapshotFile), report.begin)

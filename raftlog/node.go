@@ -332,7 +332,7 @@ func (n *Node) failApply(failure *ApplyFailure) {
 		n.applyFailure = failure
 	}
 	n.mu.Unlock()
-	n.logger.Error().Uint64("index", failure.Index).Uint64("term", failure.Term).Str("digest", failure.Digest).
+	n.logger.Error().Uint64("term", failure.Term).
 		Err(failure.Err).Msg(fmt.Sprintf("APPLY FAILED at entry %d digest=%s", failure.Index, failure.Digest))
 	n.fail(failure)
 }

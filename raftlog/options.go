@@ -61,6 +61,10 @@ type Options struct {
 	// LastStampMicros is the greatest stamp that the state machine has applied, as it stood when it was opened.
 	LastStampMicros uint64
 
+	// NewestIndex is the newest entry of which the state machine has found a trace, 0 for none: a log that ends below it is
+	// damaged (cluster 18).
+	NewestIndex uint64
+
 	// Clock is the wall and the monotonic clock.
 	Clock Clock
 	// Logger receives events; the library's own lines come at debug level.

@@ -1,6 +1,9 @@
 package store
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
 	"github.com/rs/zerolog"
@@ -73,9 +76,30 @@ func bucketOptions(dir string, bucketBytes int64, logger zerolog.Logger) badger.
 // engineLog passes Badger's log on, one level quieter: what Badger calls information is detail to an operator.
 type engineLog struct{ log zerolog.Logger }
 
-func (l engineLog) Errorf(format string, args ...any) { l.log.Error().Msgf("badger: "+format, args...) }
-func (l engineLog) Warningf(format string, args ...any) {
-	l.log.Warn().Msgf("badger: "+format, args...)
+// maxEngineLineBytes bounds a line of Badger's in our log.
+const maxEngineLineBytes = 300
+
+// line is the first line of what Badger says, shortened. Some of its messages carry a histogram of many lines behind it,
+// which nobody can read in a log of events.
+func (l engineLog) line(format string, args []any) string {
+	text, _, _ := strings.Cut(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n")
+	if len(text) > maxEngineLineBytes {
+		text = strings.ToValidUTF8(text[:maxEngineLineBytes], "") + "…"
+	}
+	return "badger: " + text
 }
-func (l engineLog) Infof(format string, args ...any)  { l.log.Debug().Msgf("badger: "+format, args...) }
-func (l engineLog) Debugf(format string, args ...any) { l.log.Trace().Msgf("badger: "+format, args...) }
+
+func (l engineLog) Errorf(format string, args ...any)   { l.log.Error().Msg(l.line(format, args)) }
+func (l engineLog) Warningf(format string, args ...any) { l.log.Warn().Msg(l.line(format, args)) }
+
+func (l engineLog) Infof(format string, args ...any) {
+	if e := l.log.Debug(); e.Enabled() {
+		e.Msg(l.line(format, args))
+	}
+}
+
+func (l engineLog) Debugf(format string, args ...any) {
+	if e := l.log.Trace(); e.Enabled() {
+		e.Msg(l.line(format, args))
+	}
+}

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,6 +115,11 @@ func (s *Store) recover(at mark) error {
 	if err != nil {
 		return err
 	}
+	newest, err := s.appliedAt(math.MaxUint64)
+	if err != nil {
+		return err
+	}
+	s.newest = max(newest.index, at.index)
 	s.ledger = &ledger{open: applied.bucket, rows: make(map[uint32]bucketRow), limit: uint64(s.opts.BucketBytes)}
 	var decodeErr error
 	err = s.snapshotAt(at.index).scan(query{prefix: []byte{layout.FamilyBucket}, visit: func(key, value []byte) bool {

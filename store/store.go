@@ -33,6 +33,8 @@ type Store struct {
 	queue     chan *Batch   // capacity MaxUnflushed
 	slots     chan struct{} // one for each batch handed over; capacity MaxUnflushed
 
+	newest uint64 // see Newest
+
 	durability   sync.Mutex          // one durable point at a time
 	syncedTables map[string]struct{} // tables of main that were synced once; guarded by durability
 
@@ -52,6 +54,10 @@ func (s *Store) Applied() (index, term uint64) {
 	at := s.horizon.last()
 	return at.index, at.term
 }
+
+// Newest returns the newest entry of which Open found a trace, whether or not it lies above Applied. A log that ends below
+// it has lost what was fsynced: no entry is applied before that.
+func (s *Store) Newest() uint64 { return s.newest }
 
 // Durable is the index up to which everything survives a power cut. The Raft log must not be cut beyond.
 func (s *Store) Durable() uint64 { return s.horizon.durable.Load() }

@@ -11,8 +11,7 @@ import (
 	"queen/chaos/ledger"
 )
 
-// darkMax is how long a broker may live on in the dark, in half of the cuts. Every fsync fails then, and nothing may
-// be acknowledged.
+// darkMax is how long a broker may live on in the dark. Every flush fails then, and nothing may be acknowledged.
 const darkMax = 300 * time.Millisecond
 
 // Cutter takes the power from a broker whose data lies on a volume. Its methods are called from one goroutine.
@@ -32,8 +31,12 @@ func NewCutter(volume *Volume, data string, seed uint64) *Cutter {
 	return cutter
 }
 
-// Cut is a campaign.Interruption.
+// Cut is a campaign.Interruption. One time in three the broker is frozen at the cut; otherwise it lives on in the dark
+// for a moment.
 func (c *Cutter) Cut(broker *harness.Broker, history *ledger.History) error {
+	if c.random.IntN(3) == 0 {
+		return c.CutFrozen(broker)
+	}
 	c.Close()
 	// What is answered from here on did not leave the building. It must not count either: a flush that is in flight at
 	// the cut may report success although ext4 could not note in its journal that the blocks are written. A flush
@@ -43,10 +46,27 @@ func (c *Cutter) Cut(broker *harness.Broker, history *ledger.History) error {
 		return err
 	}
 	dark()
-	if c.random.IntN(2) == 0 {
-		<-time.After(time.Duration(c.random.Int64N(int64(darkMax))))
+	<-time.After(time.Duration(c.random.Int64N(int64(darkMax))))
+	broker.Kill()
+	return c.powerBack()
+}
+
+// CutFrozen stops all threads of the broker wherever they are, cuts, and kills it: nothing happens in the dark, and
+// every answer that was sent counts.
+func (c *Cutter) CutFrozen(broker *harness.Broker) error {
+	c.Close()
+	if err := freeze(broker.PID()); err != nil {
+		return err
+	}
+	if err := c.volume.Darken(); err != nil {
+		return err
 	}
 	broker.Kill()
+	return c.powerBack()
+}
+
+// powerBack mounts the volume as the next boot does and starts the writeback again.
+func (c *Cutter) powerBack() error {
 	journal := Ordered
 	if c.random.IntN(2) == 0 {
 		journal = Writeback

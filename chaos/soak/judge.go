@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -25,10 +26,11 @@ const (
 // of which the first is the warm-up.
 func (r Report) Judge() []string {
 	var found []string
-	for _, sample := range r.Samples {
-		disk := sample.BucketBytes + sample.MainBytes + sample.RaftBytes
-		if disk > diskPerLive*sample.LiveBytes+diskConstant {
-			found = append(found, fmt.Sprintf("the disk holds more than %d × live + %d MiB: %v", diskPerLive, diskConstant>>20, sample))
+	excess := func(s Sample) int64 { return s.disk() - diskPerLive*s.LiveBytes - diskConstant }
+	if len(r.Samples) > 0 {
+		worst := slices.MaxFunc(r.Samples, func(a, b Sample) int { return cmp.Compare(excess(a), excess(b)) })
+		if excess(worst) > 0 {
+			found = append(found, fmt.Sprintf("the disk holds more than %d × live + %d MiB, at worst %v", diskPerLive, diskConstant>>20, worst))
 		}
 	}
 	if len(r.Samples) < 4 {
@@ -51,9 +53,7 @@ func (r Report) Summary() string {
 	if len(r.Samples) < 4 {
 		return "too few samples"
 	}
-	peak := slices.MaxFunc(r.Samples, func(a, b Sample) int {
-		return int(a.BucketBytes + a.MainBytes + a.RaftBytes - b.BucketBytes - b.MainBytes - b.RaftBytes)
-	})
+	peak := slices.MaxFunc(r.Samples, func(a, b Sample) int { return cmp.Compare(a.disk(), b.disk()) })
 	last := r.Final
 	text := fmt.Sprintf("%d messages pushed and %d consumed in %v; %d kills, slowest restart %v; %d calls cut off, %d acks too late\nmost disk %v\nat the end %v",
 		last.Pushed, last.Consumed, last.At.Round(time.Second), r.Kills, r.Slowest.Round(time.Millisecond), r.CutOff, r.LateAcks, peak, last)

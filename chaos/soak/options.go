@@ -3,6 +3,8 @@ package soak
 import (
 	"fmt"
 	"time"
+
+	"queen/chaos/contract/harness"
 )
 
 // Options says how a soak runs. Binary and Dir are required; DefaultOptions fills the rest.
@@ -18,9 +20,12 @@ type Options struct {
 	// Consumed is how long consumed messages are kept, Aged how long those of the queue ageing are.
 	Consumed, Aged time.Duration
 	SampleEvery    time.Duration
-	// Kills is how often the broker is killed, spread over the run.
-	Kills int
-	Log   func(format string, values ...any)
+	// Kills is how often the broker is interrupted, spread over the run; Interrupt ends its process and waits for it.
+	Kills     int
+	Interrupt func(*harness.Broker) error
+	// Data is the data directory of the broker; "" is one below Dir.
+	Data string
+	Log  func(format string, values ...any)
 }
 
 const (
@@ -40,7 +45,7 @@ const (
 func DefaultOptions() Options {
 	return Options{
 		Duration: 30 * time.Minute, MessagesPerSecond: 2000, PayloadBytes: 1024, BatchMessages: 20, Partitions: 500,
-		Consumed: 20 * time.Second, Aged: 15 * time.Second, SampleEvery: 5 * time.Second, Kills: 1,
+		Consumed: 20 * time.Second, Aged: 15 * time.Second, SampleEvery: 5 * time.Second, Kills: 1, Interrupt: Kill,
 		Log: func(string, ...any) {},
 	}
 }
@@ -68,5 +73,12 @@ func (o Options) env() map[string]string {
 	return map[string]string{
 		"RETENTION_INTERVAL":          "1000",
 		"QUEEN_RAFT_TXN_WINDOW_MIN_S": fmt.Sprint(memorySeconds),
+		"QUEEN_RAFT_DIR":              o.Data,
 	}
+}
+
+// Kill is SIGKILL.
+func Kill(broker *harness.Broker) error {
+	broker.Kill()
+	return nil
 }

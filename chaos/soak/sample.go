@@ -32,9 +32,12 @@ type Sample struct {
 // String is one line of the record.
 func (s Sample) String() string {
 	return fmt.Sprintf("%6s: live %4d MiB, disk %4d MiB (buckets %d, main %d, log %d), RSS %4d MiB (own %d), pushed %d, consumed %d, push p50 %v p99 %v",
-		s.At.Round(time.Second), s.LiveBytes>>20, (s.BucketBytes+s.MainBytes+s.RaftBytes)>>20, s.BucketBytes>>20, s.MainBytes>>20, s.RaftBytes>>20,
+		s.At.Round(time.Second), s.LiveBytes>>20, s.disk()>>20, s.BucketBytes>>20, s.MainBytes>>20, s.RaftBytes>>20,
 		s.ResidentBytes>>20, s.AnonBytes>>20, s.Pushed, s.Consumed, s.PushP50.Round(time.Millisecond/10), s.PushP99.Round(time.Millisecond/10))
 }
+
+// disk is what all files hold.
+func (s Sample) disk() int64 { return s.BucketBytes + s.MainBytes + s.RaftBytes }
 
 // latencies are those since the last look. One window of a soak holds some thousand at most.
 type latencies struct {
@@ -128,12 +131,11 @@ func (s *soak) sample() (Sample, error) {
 	if now.LiveBytes, err = s.liveBytes(); err != nil {
 		return now, err
 	}
-	data := filepath.Join(s.options.Dir, "data")
 	for _, area := range []struct {
 		dir   string
 		bytes *int64
 	}{{"store/buckets", &now.BucketBytes}, {"store/main", &now.MainBytes}, {"raft", &now.RaftBytes}} {
-		if *area.bytes, err = diskBytes(filepath.Join(data, area.dir)); err != nil {
+		if *area.bytes, err = diskBytes(filepath.Join(s.options.Data, area.dir)); err != nil {
 			return now, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,9 @@ type Report struct {
 func Run(options Options) (Report, error) {
 	if err := options.validate(); err != nil {
 		return Report{}, err
+	}
+	if options.Data == "" {
+		options.Data = filepath.Join(options.Dir, "data")
 	}
 	broker, err := harness.Start(harness.Options{Binary: options.Binary, Dir: options.Dir, Env: options.env()})
 	if err != nil {
@@ -118,12 +122,15 @@ func (s *soak) observe() (Report, error) {
 	defer ticker.Stop()
 	for time.Since(s.started) < s.options.Duration {
 		<-ticker.C
-		if due := s.options.Duration * time.Duration(report.Kills+1) / time.Duration(s.options.Kills+1); time.Since(s.started) > due {
-			killed := time.Now()
-			if err := s.broker.Crash(); err != nil {
+		if due := s.options.Duration * time.Duration(report.Kills+1) / time.Duration(s.options.Kills+1); report.Kills < s.options.Kills && time.Since(s.started) > due {
+			if err := s.options.Interrupt(s.broker); err != nil {
 				return report, err
 			}
-			took := time.Since(killed)
+			gone := time.Now()
+			if err := s.broker.Start(); err != nil {
+				return report, err
+			}
+			took := time.Since(gone)
 			report.Kills, report.Slowest = report.Kills+1, max(report.Slowest, took)
 			s.options.Log("killed and ready again in %v", took.Round(time.Millisecond))
 		}

@@ -125,6 +125,9 @@ func refusalOf(err error) error {
 			return httpfront.Refuse(known.code, known.err.Error())
 		}
 	}
+	if actors.StorageFailed(err) {
+		return httpfront.Refuse(httpfront.CodeRetry, "the storage of this node has failed")
+	}
 	return err
 }
 

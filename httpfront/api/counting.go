@@ -6,11 +6,8 @@ import (
 	"github.com/google/uuid"
 
 	"queen/actors"
-	"queen/actors/machine/catalog"
 	"queen/httpfront/api/history"
 	"queen/raftlog/command"
-	"queen/store"
-	"queen/store/layout"
 )
 
 // countPush counts a push for the queues it went to. Most pushes go to one.
@@ -164,24 +161,10 @@ func (a *API) queueOf(tenant uuid.UUID, partitionID uint64) *actors.QueueView {
 func (a *API) ownerOf(partitionID uint64) *actors.QueueView {
 	queueID, ok := a.owners.get(partitionID)
 	if !ok {
-		view := a.broker.LocalView()
-		defer view.Close()
-		if queueID, ok = readOwner(view, partitionID); !ok {
+		if queueID, ok = a.broker.PartitionQueue(partitionID); !ok {
 			return nil
 		}
 		a.owners.put(partitionID, queueID)
 	}
 	return a.broker.Directory().QueueByID(queueID)
-}
-
-func readOwner(view store.Reader, partitionID uint64) (queueID uint64, ok bool) {
-	row, err := view.Get(layout.Partition(partitionID))
-	if err != nil || row == nil {
-		return 0, false // a failure of the store shows where it matters
-	}
-	p, err := catalog.DecodePartition(partitionID, row)
-	if err != nil {
-		return 0, false
-	}
-	return p.QueueID, true
 }

@@ -114,20 +114,12 @@ func (a *API) purgeDeadLetters(r *httpfront.Request) {
 // replayDeadLetter and retryMessage are one move: a copy to the tail of the destination, the row deleted (messaging 11.5).
 func (a *API) replayDeadLetter(r *httpfront.Request) {
 	id, ok := wire.ParseUUID(r.Param("id"))
-	if !ok {
-		replayGone(r)
-		return
-	}
-	a.replay(r, command.DeadLetterReplay{Row: id})
+	a.replay(r, command.DeadLetterReplay{Row: id}, ok)
 }
 
 func (a *API) retryMessage(r *httpfront.Request) {
 	id, ok := a.addressedPartition(r.Param("partitionId"))
-	if !ok {
-		replayGone(r)
-		return
-	}
-	a.replay(r, command.DeadLetterReplay{ByAddress: true, Partition: id, Txid: r.Param("transactionId")})
+	a.replay(r, command.DeadLetterReplay{ByAddress: true, Partition: id, Txid: r.Param("transactionId")}, ok)
 }
 
 func replayGone(r *httpfront.Request) {
@@ -150,13 +142,23 @@ type replayAnswer struct {
 	RowRemoved   bool            `json:"dlqRowRemoved"`
 }
 
-func (a *API) replay(r *httpfront.Request, call command.DeadLetterReplay) {
+// replay checks the body first, so that a bad one is refused alike whether or not the address is one; addressed tells that
+// it is.
+func (a *API) replay(r *httpfront.Request, call command.DeadLetterReplay, addressed bool) {
 	deadline, err := a.deadline(r, a.config.WriteTimeout)
 	if err == nil {
 		err = a.prepareReplay(r, &call)
 	}
 	if err != nil {
 		r.Fail(err)
+		return
+	}
+	if !addressed {
+		replayGone(r)
+		return
+	}
+	if refusal := a.gate.Closed(); refusal != nil {
+		r.Fail(refusal)
 		return
 	}
 	applied, err := a.broker.Execute(deadline, &call)
@@ -195,9 +197,6 @@ func (a *API) prepareReplay(r *httpfront.Request, call *command.DeadLetterReplay
 	}
 	if err := checkNames(call.Queue, call.Destination); err != nil {
 		return err
-	}
-	if refusal := a.gate.Closed(); refusal != nil {
-		return refusal
 	}
 	call.Tenant, call.MessageID = r.Tenant, newID(time.Now())
 	return nil

@@ -9,7 +9,6 @@ import (
 	"queen/actors/machine/catalog"
 	"queen/actors/query"
 	"queen/raftlog/command"
-	"queen/store"
 )
 
 // depths are the gauges that come from the replicated state and cost a walk over it. They are computed when somebody looks
@@ -47,7 +46,7 @@ type depthGauges struct {
 	deadLetters map[queueKey]uint64
 	groups      map[groupKey]groupGauges
 	complete    bool
-	store       store.Usage
+	store       actors.StoreUsage
 }
 
 // current returns the newest walk, after a new one when it is time. Concurrent callers wait for the same walk.

@@ -3,6 +3,8 @@ package api
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
+	"math"
 	"slices"
 
 	"github.com/google/uuid"
@@ -13,22 +15,20 @@ import (
 	"queen/httpfront/wire"
 )
 
+// deadLetterRow is a dead letter without its payload; see appendShown.
 type deadLetterRow struct {
-	ID            uuid.UUID       `json:"id"`
-	Queue         string          `json:"queue"`
-	Partition     string          `json:"partition"`
-	PartitionID   uuid.UUID       `json:"partitionId"`
-	ConsumerGroup string          `json:"consumerGroup"`
-	Offset        uint64          `json:"offset"`
-	MessageID     uuid.UUID       `json:"messageId"`
-	TransactionID string          `json:"transactionId"`
-	Data          json.RawMessage `json:"data"`
-	Payload       json.RawMessage `json:"payload"`
-	DecryptError  bool            `json:"decryptError,omitempty"`
-	ErrorMessage  *string         `json:"errorMessage"`
-	RetryCount    uint32          `json:"retryCount"`
-	CreatedAt     micros          `json:"createdAt"`
-	FailedAt      micros          `json:"failedAt"`
+	ID            uuid.UUID `json:"id"`
+	Queue         string    `json:"queue"`
+	Partition     string    `json:"partition"`
+	PartitionID   uuid.UUID `json:"partitionId"`
+	ConsumerGroup string    `json:"consumerGroup"`
+	Offset        uint64    `json:"offset"`
+	MessageID     uuid.UUID `json:"messageId"`
+	TransactionID string    `json:"transactionId"`
+	ErrorMessage  *string   `json:"errorMessage"`
+	RetryCount    uint32    `json:"retryCount"`
+	CreatedAt     micros    `json:"createdAt"`
+	FailedAt      micros    `json:"failedAt"`
 }
 
 type pagination struct {
@@ -39,7 +39,7 @@ type pagination struct {
 const (
 	dlqDefault = 100
 	listMax    = 1000
-	// listWindow bounds how deep a list can be browsed: what lies above it is skipped without being kept.
+	// listWindow bounds how deep the list of traces can be browsed.
 	listWindow = 1 << 20
 )
 
@@ -48,7 +48,8 @@ type deadLetterFilter struct {
 	queue, group, partition string
 	hasGroup, hasPartition  bool
 	hasQueue                bool
-	from, to                uint64
+	from, to                int64
+	hasFrom, hasTo          bool
 	pagination
 }
 
@@ -56,7 +57,7 @@ func (a *API) deadLetterFilter(r *httpfront.Request) (f deadLetterFilter, err er
 	if f.Limit, err = r.QueryClamped("limit", dlqDefault, 1, listMax); err != nil {
 		return f, err
 	}
-	if f.Offset, err = r.QueryClamped("offset", 0, 0, listWindow); err != nil {
+	if f.Offset, err = r.QueryClamped("offset", 0, 0, math.MaxInt64); err != nil {
 		return f, err
 	}
 	texts := []struct {
@@ -70,21 +71,19 @@ func (a *API) deadLetterFilter(r *httpfront.Request) (f deadLetterFilter, err er
 		}
 		*t.has = *t.has && *t.into != ""
 	}
-	instant := func(name string) uint64 {
+	// A value that does not parse is ignored.
+	instant := func(name string) (micros int64, ok bool) {
 		text, _, _ := r.QueryText(name)
-		at, ok := wire.ParseTime(text)
-		if !ok || at < 0 {
-			return 0 // a value that does not parse is ignored
-		}
-		return uint64(at)
+		return wire.ParseTime(text)
 	}
-	f.from, f.to = instant("from"), instant("to")
+	f.from, f.hasFrom = instant("from")
+	f.to, f.hasTo = instant("to")
 	return f, nil
 }
 
 func (f *deadLetterFilter) admits(row *deadletter.Row) bool {
 	return (!f.hasGroup || row.Group == f.group) && (!f.hasPartition || row.Partition == f.partition) &&
-		(f.from == 0 || row.FailedMicros >= f.from) && (f.to == 0 || row.FailedMicros < f.to)
+		(!f.hasFrom || int64(row.FailedMicros) >= f.from) && (!f.hasTo || int64(row.FailedMicros) < f.to)
 }
 
 // listDeadLetters shows dead letters, newest first (messaging 11.4).
@@ -95,57 +94,114 @@ func (a *API) listDeadLetters(r *httpfront.Request) {
 		return
 	}
 	a.reading(r, func(q *query.Reads) error {
-		rows, names, total, err := a.findDeadLetters(r, q, &filter)
+		found, err := a.findDeadLetters(r, q, &filter)
 		if err != nil {
 			return err
 		}
-		messages := []deadLetterRow{}
-		for _, row := range rows {
-			shown, err := a.showDeadLetter(q, names[row.QueueID], row)
-			if err != nil {
+		rows, size, err := found.page(q)
+		if err == nil {
+			err = r.ReserveAnswer(size)
+		}
+		if err != nil {
+			return err
+		}
+		dst := append(make([]byte, 0, size), `{"messages":[`...)
+		for i, row := range rows {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			if dst, err = a.appendDeadLetter(dst, q, found.names[row.QueueID], row); err != nil {
 				return err
 			}
-			messages = append(messages, *shown)
 		}
-		answerJSON(r, 200, map[string]any{"messages": messages, "total": total, "pagination": filter.pagination})
+		rest, err := json.Marshal(struct {
+			Total      int        `json:"total"`
+			Pagination pagination `json:"pagination"`
+		}{found.total, filter.pagination})
+		if err != nil {
+			return fmt.Errorf("encode page: %w", err)
+		}
+		r.JSONOwned(200, append(append(dst, "],"...), rest[1:]...))
 		return nil
 	})
 }
 
-// findDeadLetters returns the page of the filter and the number of all matches. Rows without their messages are small, so
-// up to the end of the page all of them are kept.
-func (a *API) findDeadLetters(r *httpfront.Request, q *query.Reads, f *deadLetterFilter) (rows []*deadletter.Row, names map[uint64]string, total int, err error) {
-	names = map[uint64]string{}
-	keep := int(f.Offset + f.Limit)
-	newest := func(x, y *deadletter.Row) int {
-		return cmp.Or(cmp.Compare(y.FailedMicros, x.FailedMicros), slices.Compare(y.ID[:], x.ID[:]))
-	}
+// letterPlace is what decides the order of a dead letter and finds it again.
+type letterPlace struct {
+	failedMicros, queue uint64
+	id                  uuid.UUID
+}
+
+// newestLetter orders dead letters, the newest first.
+func newestLetter(x, y letterPlace) int {
+	return cmp.Or(cmp.Compare(y.failedMicros, x.failedMicros), slices.Compare(y.id[:], x.id[:]))
+}
+
+// foundLetters are the places of a page, the names of their queues and the number of all matches.
+type foundLetters struct {
+	places []letterPlace
+	names  map[uint64]string
+	total  int
+}
+
+// findDeadLetters finds the page of the filter. Up to the end of the page places are kept, not rows.
+func (a *API) findDeadLetters(r *httpfront.Request, q *query.Reads, f *deadLetterFilter) (*foundLetters, error) {
+	found := &foundLetters{names: map[uint64]string{}}
+	// Kept are a page more than is shown at least, twice as much at most; more dead letters than an int counts there are not.
+	keep := int(min(f.Offset, math.MaxInt64/4)) + int(f.Limit)
 	for _, queue := range a.sortedQueues(r) {
 		if f.hasQueue && queue.Name != f.queue {
 			continue
 		}
-		names[queue.ID] = queue.Name
+		found.names[queue.ID] = queue.Name
 		err := q.EachDeadLetter(queue.ID, func(row *deadletter.Row) (bool, error) {
 			if !f.admits(row) {
 				return true, nil
 			}
-			total++
-			if rows = append(rows, row); len(rows) >= 2*keep+64 {
-				slices.SortFunc(rows, newest)
-				rows = rows[:keep]
+			found.total++
+			found.places = append(found.places, letterPlace{row.FailedMicros, row.QueueID, row.ID})
+			if len(found.places) >= 2*keep+64 {
+				slices.SortFunc(found.places, newestLetter)
+				found.places = found.places[:keep]
 			}
 			return true, nil
 		})
 		if err != nil {
-			return nil, nil, 0, err
+			return nil, err
 		}
 	}
-	slices.SortFunc(rows, newest)
-	first := min(int(f.Offset), len(rows))
-	return rows[first:min(keep, len(rows))], names, total, nil
+	slices.SortFunc(found.places, newestLetter)
+	first := min(keep-int(f.Limit), len(found.places))
+	found.places = found.places[first:min(keep, len(found.places))]
+	return found, nil
 }
 
-func (a *API) showDeadLetter(q *query.Reads, queue string, row *deadletter.Row) (*deadLetterRow, error) {
+// page reads the rows of the page, as many as have room with their payloads, and returns what the answer takes at most.
+func (f *foundLetters) page(q *query.Reads) (rows []*deadletter.Row, answerBytes int64, err error) {
+	payloadBytes, textBytes := uint64(0), 0
+	for _, place := range f.places {
+		row, err := deadletter.Get(q.View(), place.queue, place.id)
+		if err != nil {
+			return nil, 0, err
+		}
+		if row == nil {
+			return nil, 0, fmt.Errorf("read dead letter of its own view: %w", deadletter.ErrBadRow)
+		}
+		size := uint64(len(row.Message))
+		if row.Chunk != nil {
+			size = uint64(row.Chunk.Bytes)
+		}
+		if len(rows) > 0 && payloadBytes+size > shownMaxBytes {
+			break
+		}
+		payloadBytes += size
+		textBytes += len(row.Error) + len(row.Txid)
+		rows = append(rows, row)
+	}
+	return rows, shownBytes(len(rows), payloadBytes) + int64(textBytes), nil
+}
+
+func (a *API) appendDeadLetter(dst []byte, q *query.Reads, queue string, row *deadletter.Row) ([]byte, error) {
 	shown := &deadLetterRow{
 		ID: row.ID, Queue: queue, Partition: row.Partition, PartitionID: row.PartitionUUID, ConsumerGroup: row.Group,
 		Offset: row.Offset, TransactionID: string(row.Txid), RetryCount: row.RetryCount,
@@ -160,12 +216,8 @@ func (a *API) showDeadLetter(q *query.Reads, queue string, row *deadletter.Row) 
 			return err
 		}
 		shown.MessageID = message.ID
-		shown.Data = append(json.RawMessage(nil), message.Payload...)
-		if message.Encrypted {
-			shown.Data, shown.DecryptError = a.open(shown.Data)
-		}
-		shown.Payload = shown.Data
-		return nil
+		dst, err = a.appendShown(dst, shown, message.Payload, message.Encrypted)
+		return err
 	})
-	return shown, err
+	return dst, err
 }

@@ -4,7 +4,8 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/json"
+	"errors"
+	"math"
 	"time"
 
 	"queen/actors"
@@ -25,23 +26,6 @@ const (
 	badCursor        = "BAD_CURSOR"
 )
 
-type fetchRecord struct {
-	Offset        uint64          `json:"offset"`
-	TransactionID string          `json:"transactionId"`
-	Payload       json.RawMessage `json:"payload"`
-	Timestamp     micros          `json:"ts"`
-	DecryptError  bool            `json:"decryptError,omitempty"`
-}
-
-type fetchAnswer struct {
-	Queue          string        `json:"queue"`
-	Partition      string        `json:"partition"`
-	Records        []fetchRecord `json:"records"`
-	HighWatermark  uint64        `json:"highWatermark"`
-	LogStartOffset uint64        `json:"logStartOffset"`
-	Error          string        `json:"error,omitempty"`
-}
-
 // fetch reads records by offset, without cursor and lease, and waits for them (messaging 13.1).
 func (a *API) fetch(r *httpfront.Request) {
 	body, err := wire.DecodeFetch(r.Body())
@@ -58,19 +42,19 @@ func (a *API) fetch(r *httpfront.Request) {
 			queueIDs = append(queueIDs, queue.ID)
 		}
 	}
-	for {
+	for final := body.WaitMs == 0; ; {
 		stored, end := a.broker.Await(queueIDs)
-		answers, bytes, err := a.fetchOnce(r, body)
-		if err != nil || bytes >= body.MinBytes || !a.awaitStored(r, stored, waitUntil, watch.C) {
-			end()
-			if err != nil {
-				a.fail(r, err)
-				return
-			}
-			answerJSON(r, 200, map[string]any{"entries": answers})
-			return
+		answered, err := a.fetchOnce(r, body, final)
+		if !answered && err == nil {
+			final = !a.awaitStored(r, stored, waitUntil, watch.C)
 		}
 		end()
+		if err != nil {
+			a.fail(r, err)
+		}
+		if answered || err != nil {
+			return
+		}
 	}
 }
 
@@ -104,67 +88,133 @@ func (a *API) awaitStored(r *httpfront.Request, stored []<-chan struct{}, until 
 	return false
 }
 
-func (a *API) fetchOnce(r *httpfront.Request, body *wire.Fetch) (answers []fetchAnswer, bytes int64, err error) {
+// fetchOnce answers with what is there, unless that is less than asked for and this is not the final look. Most answers are
+// small and made at once. One that turns out large is measured, waits for room, and is made again.
+func (a *API) fetchOnce(r *httpfront.Request, body *wire.Fetch, final bool) (answered bool, err error) {
 	ctx, cancel := contextUntil(time.Now().Add(a.config.WriteTimeout))
 	defer cancel()
 	view, err := a.broker.View(ctx)
 	if err != nil {
-		return nil, 0, err
+		return false, err
 	}
 	defer view.Close()
-	q := query.New(ctx, view, a.broker.Now(), a.broker.Holds())
-	for i := range body.Entries {
-		answer, read, err := a.fetchEntry(r, q, &body.Entries[i], fetchMaxBytes-bytes, i == 0 || bytes == 0)
+	reader := &fetchReader{api: a, tenant: r.Tenant, q: query.New(ctx, view, a.broker.Now(), a.broker.Holds()), body: body}
+	answer, payloadBytes, err := reader.append(nil, httpfront.FreeAnswerBytes)
+	large := errors.Is(err, errLargeAnswer)
+	var size int64
+	if large {
+		size, payloadBytes, err = reader.bytes()
+	}
+	if err != nil || payloadBytes < body.MinBytes && !final {
+		return false, err
+	}
+	if large {
+		if err := r.ReserveAnswer(size); err != nil {
+			return false, err
+		}
+		if answer, _, err = reader.append(make([]byte, 0, size), math.MaxInt); err != nil {
+			return false, err
+		}
+	}
+	r.JSONOwned(200, answer)
+	return true, nil
+}
+
+// fetchReader reads the entries of a fetch from one view.
+type fetchReader struct {
+	api    *API
+	tenant command.Tenant
+	q      *query.Reads
+	body   *wire.Fetch
+}
+
+// each reads an entry: visit gets its records, which are valid inside visit only. left is what the payloads of the answer
+// may still take; the first record of the answer goes always.
+func (f *fetchReader) each(entry *wire.FetchEntry, left int64, first bool,
+	visit func(offset, stampMicros uint64, m *command.Message) error) (place wire.FetchPlace, payloadBytes int64, err error) {
+	place.PartitionName = entry.PartitionName
+	queue, id, head, err := f.api.fetchPlace(f.tenant, f.q, entry.Queue, entry.Partition)
+	if err != nil || queue == nil {
+		place.Error = unknownPartition
+		return place, 0, err
+	}
+	place.HighWatermark, place.LogStartOffset = head.Tail, head.LogStart
+	from := uint64(entry.Offset)
+	if from < head.LogStart || from > head.Tail {
+		place.Error = outOfRange
+		return place, 0, nil
+	}
+	if left <= 0 && !first {
+		return place, 0, nil
+	}
+	limit := min(entry.MaxBytes, max(left, 0))
+	records := 0
+	span := partition.MessageRange{Queue: queue.ID, Partition: id, First: from, End: min(head.Tail, from+fetchMaxRecords)}
+	err = partition.ReadMessages(f.q.View(), span, func(offset, stampMicros uint64, m *command.Message) (bool, error) {
+		size := int64(len(m.Payload))
+		forced := records == 0 && (left >= size || first)
+		if payloadBytes+size > limit && !forced {
+			return false, nil
+		}
+		records++
+		payloadBytes += size
+		err := visit(offset, stampMicros, m)
+		return err == nil, err
+	})
+	return place, payloadBytes, err
+}
+
+// What a record and an entry take in an answer besides their texts.
+const (
+	fetchRecordBytes = 120
+	fetchEntryBytes  = 160
+)
+
+// bytes is what the answer takes, and its payloads alone.
+func (f *fetchReader) bytes() (size, payloadBytes int64, err error) {
+	for i := range f.body.Entries {
+		entry := &f.body.Entries[i]
+		size += fetchEntryBytes + int64(len(entry.Queue)+len(entry.Partition))
+		_, read, err := f.each(entry, fetchMaxBytes-payloadBytes, payloadBytes == 0, func(_, _ uint64, m *command.Message) error {
+			size += fetchRecordBytes + int64(len(m.Payload)+len(m.Txid))
+			return nil
+		})
+		if err != nil {
+			return 0, 0, err
+		}
+		payloadBytes += read
+	}
+	return size, payloadBytes, nil
+}
+
+// append reads the records straight into the answer; it ends with errLargeAnswer when that exceeds mostBytes.
+func (f *fetchReader) append(dst []byte, mostBytes int) (answer []byte, payloadBytes int64, err error) {
+	w := wire.NewFetchWriter(dst)
+	for i := range f.body.Entries {
+		entry := &f.body.Entries[i]
+		w.Open(&entry.PartitionName)
+		place, read, err := f.each(entry, fetchMaxBytes-payloadBytes, payloadBytes == 0, func(offset, stampMicros uint64, m *command.Message) error {
+			if w.Bytes()+len(m.Payload) > mostBytes {
+				return errLargeAnswer
+			}
+			record := wire.FetchRecord{Offset: offset, Txid: m.EffectiveTxid(nil), Payload: m.Payload, StampMicros: stampMicros}
+			if m.Encrypted {
+				record.Payload, record.DecryptError = f.api.open(m.Payload)
+			}
+			w.Record(&record)
+			return nil
+		})
 		if err != nil {
 			return nil, 0, err
 		}
-		bytes += read
-		answers = append(answers, answer)
+		w.Close(&place)
+		payloadBytes += read
 	}
-	return orEmpty(answers), bytes, nil
+	return w.End(), payloadBytes, nil
 }
 
-// fetchEntry reads one entry. left is what the answer may still hold; the first record of the answer goes always.
-func (a *API) fetchEntry(r *httpfront.Request, q *query.Reads, entry *wire.FetchEntry, left int64, first bool) (answer fetchAnswer, bytes int64, err error) {
-	answer = fetchAnswer{Queue: entry.Queue, Partition: entry.Partition, Records: []fetchRecord{}}
-	queue, id, head, err := a.fetchPlace(r, q, entry.Queue, entry.Partition)
-	if err != nil || queue == nil {
-		answer.Error = unknownPartition
-		return answer, 0, err
-	}
-	answer.HighWatermark, answer.LogStartOffset = head.Tail, head.LogStart
-	from := uint64(entry.Offset)
-	if from < head.LogStart || from > head.Tail {
-		answer.Error = outOfRange
-		return answer, 0, nil
-	}
-	if left <= 0 && !first {
-		return answer, 0, nil
-	}
-	limit := min(entry.MaxBytes, max(left, 0))
-	span := partition.MessageRange{Queue: queue.ID, Partition: id, First: from, End: min(head.Tail, from+fetchMaxRecords)}
-	err = partition.ReadMessages(q.View(), span, func(offset, stamp uint64, m *command.Message) (bool, error) {
-		size := int64(len(m.Payload))
-		forced := len(answer.Records) == 0 && (left >= size || first)
-		if bytes+size > limit && !forced {
-			return false, nil
-		}
-		record := fetchRecord{
-			Offset: offset, TransactionID: string(m.EffectiveTxid(nil)), Timestamp: micros(stamp),
-			Payload: append(json.RawMessage(nil), m.Payload...),
-		}
-		if m.Encrypted {
-			record.Payload, record.DecryptError = a.open(record.Payload)
-		}
-		answer.Records = append(answer.Records, record)
-		bytes += size
-		return true, nil
-	})
-	return answer, bytes, err
-}
-
-func (a *API) fetchPlace(r *httpfront.Request, q *query.Reads, queueName, name string) (queue *actors.QueueView, id uint64, head partition.Head, err error) {
-	if queue = a.broker.Directory().Queue(r.Tenant, queueName); queue == nil {
+func (a *API) fetchPlace(tenant command.Tenant, q *query.Reads, queueName, name string) (queue *actors.QueueView, id uint64, head partition.Head, err error) {
+	if queue = a.broker.Directory().Queue(tenant, queueName); queue == nil {
 		return nil, 0, head, nil
 	}
 	id, ok, err := q.PartitionByName(queue.ID, name)
@@ -197,7 +247,7 @@ func (a *API) fetchOffsets(r *httpfront.Request) {
 		for i := range entries {
 			entry := &entries[i]
 			answer := offsetAnswer{Queue: entry.Queue, Partition: entry.Partition}
-			queue, id, head, err := a.fetchPlace(r, q, entry.Queue, entry.Partition)
+			queue, id, head, err := a.fetchPlace(r.Tenant, q, entry.Queue, entry.Partition)
 			if err != nil {
 				return err
 			}

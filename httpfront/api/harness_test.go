@@ -89,6 +89,12 @@ func (l testLog) proposal(p *actors.Proposal) raftlog.Proposal {
 // startNode runs a node whose history is written every interval. It is stopped when the test ends.
 func startNode(t *testing.T, flushEvery time.Duration) *testNode {
 	t.Helper()
+	return startNodeWith(t, flushEvery, httpfront.Config{MaxBodyBytes: 1 << 20, AdmitBytes: 1 << 20})
+}
+
+// startNodeWith is startNode with another HTTP server.
+func startNodeWith(t *testing.T, flushEvery time.Duration, front httpfront.Config) *testNode {
+	t.Helper()
 	dir := t.TempDir()
 	n := &testNode{t: t}
 	recorder := history.Open(history.Options{
@@ -99,7 +105,8 @@ func startNode(t *testing.T, flushEvery time.Duration) *testNode {
 		PushTimeout: 10 * time.Second, PopTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, SizesMax: 100,
 		ServerID: "test", Port: 1, Cipher: noCipher{}, History: recorder, GroupLagMaxCursors: 1000,
 	}, n, openGate{})
-	server := must(httpfront.New(httpfront.Config{MaxBodyBytes: 1 << 20, AdmitBytes: 1 << 20, Log: zerolog.Nop()}))
+	front.Log = zerolog.Nop()
+	server := must(httpfront.New(front))
 	server.Handle(n.api.Routes(server))
 	port := must(net.Listen("tcp", "127.0.0.1:0"))
 	n.address = port.Addr().String()

@@ -41,6 +41,8 @@ type Health struct {
 
 // ApplyFailure is the entry at which a node stopped applying.
 type ApplyFailure struct {
+	// Class is deterministic when every node stops at the entry, node-local when only this disk is to blame.
+	Class  string `json:"class"`
 	Index  uint64 `json:"index"`
 	Term   uint64 `json:"term"`
 	Digest string `json:"digest"`

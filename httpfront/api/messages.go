@@ -3,14 +3,13 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/zeebo/xxh3"
 
 	"queen/actors"
-	"queen/actors/machine/catalog"
-	"queen/actors/machine/deadletter"
 	"queen/actors/machine/partition"
 	"queen/actors/query"
 	"queen/httpfront"
@@ -18,39 +17,29 @@ import (
 	"queen/raftlog/command"
 )
 
-// The statuses of a message in the browser (messaging 11.1).
-const (
-	statusPending    = "pending"
-	statusProcessing = "processing"
-	statusCompleted  = "completed"
-	statusDeadLetter = "dead_letter"
-)
-
+// messageRow is a message without its payload; see appendShown.
 type messageRow struct {
-	ID               uuid.UUID       `json:"id"`
-	TransactionID    string          `json:"transactionId"`
-	TxnHash          string          `json:"txnHash"`
-	PartitionID      uuid.UUID       `json:"partitionId"`
-	QueuePath        string          `json:"queuePath"`
-	Queue            string          `json:"queue"`
-	Partition        string          `json:"partition"`
-	Offset           uint64          `json:"offset"`
-	Namespace        string          `json:"namespace"`
-	Task             string          `json:"task"`
-	QueuePriority    int32           `json:"queuePriority"`
-	Status           string          `json:"status"`
-	QueueStatus      *string         `json:"queueStatus"`
-	BusStatus        busStatus       `json:"busStatus"`
-	TraceID          *uuid.UUID      `json:"traceId"`
-	ProducerSub      *string         `json:"producerSub"`
-	IsEncrypted      bool            `json:"isEncrypted"`
-	PayloadAvailable bool            `json:"payloadAvailable"`
-	Segment          segmentPlace    `json:"segment"`
-	CreatedAt        micros          `json:"createdAt"`
-	LeaseExpiresAt   micros          `json:"leaseExpiresAt"`
-	Data             json.RawMessage `json:"data"`
-	Payload          json.RawMessage `json:"payload"`
-	DecryptError     bool            `json:"decryptError,omitempty"`
+	ID               uuid.UUID    `json:"id"`
+	TransactionID    string       `json:"transactionId"`
+	TxnHash          string       `json:"txnHash"`
+	PartitionID      uuid.UUID    `json:"partitionId"`
+	QueuePath        string       `json:"queuePath"`
+	Queue            string       `json:"queue"`
+	Partition        string       `json:"partition"`
+	Offset           uint64       `json:"offset"`
+	Namespace        string       `json:"namespace"`
+	Task             string       `json:"task"`
+	QueuePriority    int32        `json:"queuePriority"`
+	Status           string       `json:"status"`
+	QueueStatus      *string      `json:"queueStatus"`
+	BusStatus        busStatus    `json:"busStatus"`
+	TraceID          *uuid.UUID   `json:"traceId"`
+	ProducerSub      *string      `json:"producerSub"`
+	IsEncrypted      bool         `json:"isEncrypted"`
+	PayloadAvailable bool         `json:"payloadAvailable"`
+	Segment          segmentPlace `json:"segment"`
+	CreatedAt        micros       `json:"createdAt"`
+	LeaseExpiresAt   micros       `json:"leaseExpiresAt"`
 }
 
 type busStatus struct {
@@ -72,7 +61,8 @@ type readingMode struct {
 // messageFilter is the query of the message list (messaging 11.1).
 type messageFilter struct {
 	queue, partition, namespace, task, status string
-	from, to                                  uint64
+	// from is inclusive, to exclusive; to is 0 for an end before 1970, which leaves nothing.
+	from, to uint64
 	pagination
 }
 
@@ -85,7 +75,7 @@ func (a *API) messageFilter(r *httpfront.Request) (f messageFilter, err error) {
 	if f.Limit, err = r.QueryClamped("limit", messagesDefault, 1, listMax); err != nil {
 		return f, err
 	}
-	if f.Offset, err = r.QueryClamped("offset", 0, 0, listWindow); err != nil {
+	if f.Offset, err = r.QueryClamped("offset", 0, 0, math.MaxInt64); err != nil {
 		return f, err
 	}
 	for name, into := range map[string]*string{
@@ -137,13 +127,17 @@ func (a *API) listMessages(r *httpfront.Request) {
 	}
 	a.reading(r, func(q *query.Reads) error {
 		browser := &messageBrowser{api: a, q: q, filter: &filter}
-		rows, err := browser.page(a.messageQueues(r, &filter))
+		if err := browser.choose(a.messageQueues(r, &filter)); err != nil {
+			return err
+		}
+		if err := r.ReserveAnswer(browser.answerBytes()); err != nil {
+			return err
+		}
+		body, err := browser.page()
 		if err != nil {
 			return err
 		}
-		answerJSON(r, 200, map[string]any{
-			"messages": rows, "total": len(rows), "pagination": filter.pagination, "mode": browser.mode(),
-		})
+		r.JSONOwned(200, body)
 		return nil
 	})
 }
@@ -159,128 +153,19 @@ func (a *API) messageQueues(r *httpfront.Request, f *messageFilter) []*actors.Qu
 	return queues
 }
 
-// messageBrowser builds one page of the list.
-type messageBrowser struct {
-	api       *API
-	q         *query.Reads
-	filter    *messageFilter
-	queueMode bool
-	busGroups map[string]bool
-}
-
-func (b *messageBrowser) mode() readingMode {
-	mode := readingMode{HasQueueMode: b.queueMode, BusGroupsCount: len(b.busGroups), Type: "none"}
-	switch {
-	case b.queueMode && len(b.busGroups) > 0:
-		mode.Type = "hybrid"
-	case b.queueMode:
-		mode.Type = "queue"
-	case len(b.busGroups) > 0:
-		mode.Type = "bus"
-	}
-	return mode
-}
-
-// page merges the partitions, newest append first. Without a status filter whole appends are skipped by their counts, so
-// a page deep down costs about the same as the first one.
-func (b *messageBrowser) page(queues []*actors.QueueView) ([]messageRow, error) {
-	b.busGroups = map[string]bool{}
-	merge := &query.Newest{}
-	for _, queue := range queues {
-		if err := b.addQueue(merge, queue); err != nil {
-			return nil, err
-		}
-	}
-	rows := []messageRow{}
-	skip := uint64(b.filter.Offset)
-	for len(rows) < int(b.filter.Limit) {
-		source, a, err := merge.Next()
-		if err != nil || source == nil {
-			return rows, err
-		}
-		if count := a.End() - max(a.Base, source.Head.LogStart); b.filter.status == "" && skip >= count {
-			skip -= count
-			continue
-		}
-		if rows, err = b.open(rows, &skip, source, a); err != nil {
-			return nil, err
-		}
-	}
-	return rows, nil
-}
-
-func (b *messageBrowser) addQueue(merge *query.Newest, queue *actors.QueueView) error {
-	return b.q.EachPartition(queue.ID, 0, func(id uint64, head *partition.Head) (bool, error) {
-		standings, err := b.standings(queue, id, head)
-		if err != nil {
-			return false, err
-		}
-		identity, err := b.q.Identity(id)
-		if err != nil || (b.filter.partition != "" && identity.Name != b.filter.partition) {
-			return true, err
-		}
-		return true, merge.Add(&query.Source{
-			Reader: b.q.View(), Queue: queue, Partition: identity, Head: *head, Standings: standings,
-			FromMicros: b.filter.from, ToMicros: b.filter.to,
-		})
-	})
-}
-
-func (b *messageBrowser) standings(queue *actors.QueueView, id uint64, head *partition.Head) ([]*query.Standing, error) {
-	var standings []*query.Standing
-	for _, group := range sortedGroups(queue) {
-		standing, err := b.q.Standing(group, id, head)
-		if err != nil {
-			return nil, err
-		}
-		if standing == nil {
-			continue
-		}
-		standings = append(standings, standing)
-		if group.QueueMode() {
-			b.queueMode = true
-		} else {
-			b.busGroups[group.Name] = true
-		}
-	}
-	return standings, nil
-}
-
-// open adds the messages of an append, newest first, that the page still wants.
-func (b *messageBrowser) open(rows []messageRow, skip *uint64, source *query.Source, a *partition.Append) ([]messageRow, error) {
-	var messages []messageRow
-	err := partition.ReadAppend(b.q.View(), a, func(offset uint64, m *command.Message) (bool, error) {
-		if offset < source.Head.LogStart {
-			return true, nil
-		}
-		row, err := b.api.messageRow(b.q, source, a, offset, m)
-		if err != nil {
-			return false, err
-		}
-		if b.filter.status == "" || row.Status == b.filter.status {
-			messages = append(messages, *row)
-		}
-		return true, nil
-	})
-	for i := len(messages) - 1; i >= 0 && len(rows) < int(b.filter.Limit); i-- {
-		if *skip > 0 {
-			*skip--
-			continue
-		}
-		rows = append(rows, messages[i])
-	}
-	return rows, err
-}
-
-func (a *API) messageRow(q *query.Reads, source *query.Source, in *partition.Append, offset uint64, m *command.Message) (*messageRow, error) {
+// newMessageRow is a message as it is listed.
+func newMessageRow(source *query.Source, in *partition.Append, offset uint64, m *command.Message, verdict verdict) *messageRow {
 	txid := m.EffectiveTxid(nil)
 	queue, p := source.Queue, source.Partition
 	row := &messageRow{
 		ID: m.ID, TransactionID: string(txid), TxnHash: fmt.Sprintf("%016x", xxh3.Hash(txid)), PartitionID: p.UUID,
 		QueuePath: queue.Name + "/" + p.Name, Queue: queue.Name, Partition: p.Name, Offset: offset,
 		Namespace: queue.Options.Namespace, Task: queue.Options.Task, QueuePriority: queue.Options.Priority,
+		Status: verdict.status, BusStatus: verdict.bus, LeaseExpiresAt: verdict.leaseExpiresAt,
 		IsEncrypted: m.Encrypted, PayloadAvailable: true, Segment: segmentPlace{in.Base, offset - in.Base}, CreatedAt: micros(in.StampMicros),
-		Data: append(json.RawMessage(nil), m.Payload...),
+	}
+	if verdict.queueStatus != "" {
+		row.QueueStatus = &verdict.queueStatus
 	}
 	if m.TraceID != uuid.Nil {
 		trace := m.TraceID
@@ -290,223 +175,41 @@ func (a *API) messageRow(q *query.Reads, source *query.Source, in *partition.App
 		sub := string(m.ProducerSub)
 		row.ProducerSub = &sub
 	}
-	if m.Encrypted {
-		row.Data, row.DecryptError = a.open(row.Data)
-	}
-	row.Payload = row.Data
-	return row, row.judge(q, source, txid)
+	return row
 }
 
-// judge fills in what the groups have made of a message (messaging 11.1).
-func (row *messageRow) judge(q *query.Reads, source *query.Source, txid []byte) error {
-	letters, err := deadletter.At(q.View(), source.Partition.ID, txid)
+// appendShown appends the JSON of a row with the payload as its last members, "data" and "payload": straight from the store
+// into the answer.
+func (a *API) appendShown(dst []byte, row any, stored []byte, encrypted bool) ([]byte, error) {
+	shown, err := json.Marshal(row)
 	if err != nil {
-		return err
+		return dst, fmt.Errorf("encode row: %w", err)
 	}
-	dead, queueDead := false, false
-	for _, letter := range letters {
-		if letter.Offset == row.Offset {
-			dead = true
-			queueDead = queueDead || letter.Group == command.QueueModeGroup
-		}
+	payload, failed := stored, false
+	if encrypted {
+		payload, failed = a.open(stored)
 	}
-	groups := 0
-	for _, group := range source.Queue.Groups {
-		if !group.QueueMode() {
-			groups++
-		}
+	if len(payload) == 0 {
+		payload = []byte("null")
 	}
-	row.BusStatus.TotalGroups = groups
-	named, passed, leased, queuePassed := 0, 0, false, false
-	for _, s := range source.Standings {
-		past := row.Offset < s.Cursor
-		covered := !past && s.Leased > 0 && row.Offset < s.Cursor+s.Leased
-		if covered {
-			leased = true
-			row.LeaseExpiresAt = micros(s.ExpiresMicros)
-		}
-		if s.Group.QueueMode() {
-			queuePassed = past
-			status := statusOf(queueDead, covered, past)
-			row.QueueStatus = &status
-			continue
-		}
-		named++
-		if past {
-			passed++
-		}
+	dst = append(dst, shown[:len(shown)-1]...)
+	dst = append(append(dst, `,"data":`...), payload...)
+	dst = append(append(dst, `,"payload":`...), payload...)
+	if failed {
+		dst = append(dst, `,"decryptError":true`...)
 	}
-	row.BusStatus.ConsumedBy = passed
-	done := queuePassed
-	if named > 0 {
-		done = passed == named
-	}
-	row.Status = statusOf(dead, leased, done)
-	return nil
+	return append(dst, '}'), nil
 }
 
-func statusOf(dead, leased, done bool) string {
-	switch {
-	case dead:
-		return statusDeadLetter
-	case leased:
-		return statusProcessing
-	case done:
-		return statusCompleted
-	default:
-		return statusPending
-	}
-}
+// Limits of the lists that show payloads.
+const (
+	// shownMaxBytes bounds the payloads of one page, its first row aside: a page then has fewer rows than asked for.
+	shownMaxBytes = 64 << 20
+	// shownRowBytes is what a row takes besides its payload, generously.
+	shownRowBytes = 2 << 10
+)
 
-type messageDetail struct {
-	ID             uuid.UUID         `json:"id"`
-	TransactionID  string            `json:"transactionId"`
-	Data           json.RawMessage   `json:"data"`
-	Payload        json.RawMessage   `json:"payload"`
-	DecryptError   bool              `json:"decryptError,omitempty"`
-	TraceID        *uuid.UUID        `json:"traceId"`
-	ProducerSub    *string           `json:"producerSub"`
-	CreatedAt      micros            `json:"createdAt"`
-	PartitionID    uuid.UUID         `json:"partitionId"`
-	Partition      string            `json:"partition"`
-	Queue          string            `json:"queue"`
-	QueuePath      string            `json:"queuePath"`
-	Namespace      string            `json:"namespace"`
-	Task           string            `json:"task"`
-	Status         string            `json:"status"`
-	ErrorMessage   *string           `json:"errorMessage"`
-	RetryCount     uint32            `json:"retryCount"`
-	IsEncrypted    bool              `json:"isEncrypted"`
-	QueueConfig    json.RawMessage   `json:"queueConfig"`
-	Mode           readingMode       `json:"mode"`
-	ConsumerGroups []messageConsumer `json:"consumerGroups"`
-}
-
-type messageConsumer struct {
-	Name           string `json:"name"`
-	Committed      uint64 `json:"committed"`
-	Consumed       bool   `json:"consumed"`
-	LeaseExpiresAt micros `json:"leaseExpiresAt"`
-}
-
-// describeMessage shows one message, from the log or else from its dead letter (messaging 11.2).
-func (a *API) describeMessage(r *httpfront.Request) {
-	id, ok := a.addressedPartition(r.Param("partitionId"))
-	txid := r.Param("transactionId")
-	a.reading(r, func(q *query.Reads) error {
-		if !ok {
-			return httpfront.RefuseStatus(404, "Message not found")
-		}
-		detail, err := a.messageDetail(r, q, id, txid)
-		if err != nil {
-			return err
-		}
-		if detail == nil {
-			return httpfront.RefuseStatus(404, "Message not found")
-		}
-		answerJSON(r, 200, detail)
-		return nil
-	})
-}
-
-func (a *API) messageDetail(r *httpfront.Request, q *query.Reads, id uint64, txid string) (*messageDetail, error) {
-	letters, err := deadletter.At(q.View(), id, []byte(txid))
-	if err != nil {
-		return nil, err
-	}
-	queue, identity, err := a.ownedPartition(r, q, id, letters)
-	if err != nil || queue == nil {
-		return nil, err
-	}
-	browser := &messageBrowser{api: a, q: q, busGroups: map[string]bool{}}
-	var head partition.Head
-	if head, err = partition.ReadHead(q.View(), queue.ID, id); err != nil {
-		return nil, err
-	}
-	standings, err := browser.standings(queue, id, &head)
-	if err != nil {
-		return nil, err
-	}
-	source := &query.Source{Reader: q.View(), Queue: queue, Partition: identity, Head: head, Standings: standings}
-	row, err := a.findMessage(q, source, txid, letters)
-	if err != nil || row == nil {
-		return nil, err
-	}
-	detail := newMessageDetail(row, queue, standings, browser.mode())
-	if len(letters) > 0 {
-		newest := letters[len(letters)-1]
-		detail.RetryCount = newest.RetryCount
-		if newest.HasError {
-			detail.ErrorMessage = &newest.Error
-		}
-	}
-	return detail, nil
-}
-
-func (a *API) ownedPartition(r *httpfront.Request, q *query.Reads, id uint64, letters []*deadletter.Row) (*actors.QueueView, *catalog.Partition, error) {
-	identity, err := q.MaybeIdentity(id)
-	if err != nil {
-		return nil, nil, err
-	}
-	if identity == nil {
-		if len(letters) == 0 {
-			return nil, nil, nil
-		}
-		letter := letters[0]
-		identity = &catalog.Partition{ID: id, QueueID: letter.QueueID, UUID: letter.PartitionUUID, Name: letter.Partition}
-	}
-	queue := a.broker.Directory().QueueByID(identity.QueueID)
-	if queue == nil || queue.Tenant != r.Tenant {
-		return nil, nil, nil
-	}
-	return queue, identity, nil
-}
-
-// findMessage reads a message from the log, else from its dead letter.
-func (a *API) findMessage(q *query.Reads, source *query.Source, txid string, letters []*deadletter.Row) (row *messageRow, err error) {
-	offset, found, err := partition.FindTxid(q.View(), source.Queue.ID, source.Partition.ID, partition.HashTxid([]byte(txid)))
-	if err != nil {
-		return nil, err
-	}
-	if found {
-		span := partition.MessageRange{Queue: source.Queue.ID, Partition: source.Partition.ID, First: offset, End: offset + 1}
-		err = partition.ReadMessages(q.View(), span, func(offset, stampMicros uint64, m *command.Message) (bool, error) {
-			in := &partition.Append{Base: offset, Count: 1, StampMicros: stampMicros}
-			row, err = a.messageRow(q, source, in, offset, m)
-			return false, err
-		})
-		return row, err
-	}
-	if len(letters) == 0 {
-		return nil, nil
-	}
-	letter := letters[0]
-	err = letter.Stored(q.View(), func(stored []byte) error {
-		message, err := deadletter.DecodeMessage(stored)
-		if err != nil {
-			return err
-		}
-		in := &partition.Append{Base: letter.Offset, Count: 1, StampMicros: letter.CreatedMicros}
-		row, err = a.messageRow(q, source, in, letter.Offset, &message)
-		return err
-	})
-	return row, err
-}
-
-func newMessageDetail(row *messageRow, queue *actors.QueueView, standings []*query.Standing, mode readingMode) *messageDetail {
-	detail := &messageDetail{
-		ID: row.ID, TransactionID: row.TransactionID, Data: row.Data, Payload: row.Payload, DecryptError: row.DecryptError,
-		TraceID: row.TraceID, ProducerSub: row.ProducerSub, CreatedAt: row.CreatedAt, PartitionID: row.PartitionID,
-		Partition: row.Partition, Queue: row.Queue, QueuePath: row.QueuePath, Namespace: row.Namespace, Task: row.Task,
-		Status: row.Status, IsEncrypted: row.IsEncrypted, Mode: mode, ConsumerGroups: []messageConsumer{},
-		QueueConfig: wire.AppendOptions(nil, &queue.Options),
-	}
-	for _, s := range standings {
-		consumer := messageConsumer{Name: s.Group.Name, Committed: s.Cursor, Consumed: row.Offset < s.Cursor}
-		if s.Leased > 0 {
-			consumer.LeaseExpiresAt = micros(s.ExpiresMicros)
-		}
-		detail.ConsumerGroups = append(detail.ConsumerGroups, consumer)
-	}
-	return detail
+// shownBytes is what an answer takes with so many rows and so many bytes of payload, each of which is shown twice.
+func shownBytes(rows int, payloadBytes uint64) int64 {
+	return int64(rows)*shownRowBytes + 2*int64(payloadBytes)
 }

@@ -8,18 +8,52 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"queen/httpfront/api/history"
 	"queen/raftlog/command"
 )
 
 // exposition writes samples in the text format of Prometheus.
-type exposition struct{ buffer bytes.Buffer }
+type exposition struct {
+	buffer    bytes.Buffer
+	truncated []truncation
+}
+
+// truncation says how many series of a family are not on the page.
+type truncation struct {
+	family  string
+	dropped int
+}
 
 // label is one label of a sample.
 type label struct{ name, value string }
 
-var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+// escapeLabel is the value of a label in the text format, which knows three escapes. Other control characters, which a name
+// may contain and no reader of the page expects, are shown by their pictures, U+2400 to U+2421.
+func escapeLabel(value string) string {
+	plain := func(c rune) bool { return c >= ' ' && c != '"' && c != '\\' && c != 0x7f }
+	if strings.IndexFunc(value, func(c rune) bool { return !plain(c) }) < 0 && utf8.ValidString(value) {
+		return value
+	}
+	var escaped strings.Builder
+	for _, c := range value { // what is not UTF-8 becomes U+FFFD
+		switch {
+		case plain(c):
+			escaped.WriteRune(c)
+		case c == '\n':
+			escaped.WriteString(`\n`)
+		case c < ' ':
+			escaped.WriteRune(0x2400 + c)
+		case c == 0x7f:
+			escaped.WriteRune(0x2421)
+		default:
+			escaped.WriteByte('\\')
+			escaped.WriteRune(c)
+		}
+	}
+	return escaped.String()
+}
 
 func (e *exposition) sample(family string, value float64, labels ...label) {
 	e.buffer.WriteString(family)
@@ -27,7 +61,7 @@ func (e *exposition) sample(family string, value float64, labels ...label) {
 		e.buffer.WriteByte("{,"[min(i, 1)])
 		e.buffer.WriteString(l.name)
 		e.buffer.WriteString(`="`)
-		e.buffer.WriteString(labelEscapes.Replace(l.value))
+		e.buffer.WriteString(escapeLabel(l.value))
 		e.buffer.WriteByte('"')
 	}
 	if len(labels) > 0 {
@@ -56,6 +90,9 @@ func (a *API) writeMetrics(w io.Writer) {
 		a.writeActors(e)
 		a.writeRecent(e)
 		a.writeDepths(e, time.Now())
+	}
+	for _, t := range e.truncated {
+		e.sample("queen_metrics_truncated_series", float64(t.dropped), label{"family", t.family})
 	}
 	// A scrape that is cut short is the scraper's to notice.
 	_, _ = w.Write(e.buffer.Bytes())
@@ -143,7 +180,9 @@ func (a *API) writeRecent(e *exposition) {
 	for _, recent := range a.history.LastMinute() {
 		tallyIn(sums, queueKey{a.shownTenant(recent.Tenant), recent.Queue}).Add(&recent.Tally)
 	}
-	keys := sortedKeys(sums, compareQueues)
+	keys := largest(e, "queen_queue_conflated_per_minute", sortedKeys(sums, func(x, y queueKey) int {
+		return cmp.Or(cmp.Compare(sums[y].Counts[history.PopMessages], sums[x].Counts[history.PopMessages]), compareQueues(x, y))
+	}), compareQueues)
 	for _, key := range keys {
 		e.sample("queen_queue_conflated_per_minute", float64(sums[key].Counts[history.Conflated]), queueLabels(key.tenant, key.queue)...)
 	}
@@ -155,6 +194,25 @@ func (a *API) writeRecent(e *exposition) {
 		e.sample("queen_queue_pop_lag_milliseconds", average, queueLabels(key.tenant, key.queue, label{"stat", "avg"})...)
 		e.sample("queen_queue_pop_lag_milliseconds", longest, queueLabels(key.tenant, key.queue, label{"stat", "max"})...)
 	}
+}
+
+// maxSeries is how many series a family with a label for queues or groups has on the page. Names are up to clients, and a
+// page with a series for each of many thousand is too large for whoever reads it.
+const maxSeries = 1000
+
+// largest cuts keys, which are ordered by what their series show, the largest first, and puts the ones that are left into
+// the order of their names. It says on the page how many were cut off.
+func largest[K any](e *exposition, family string, keys []K, byName func(x, y K) int) []K {
+	if len(keys) > maxSeries {
+		e.truncated = append(e.truncated, truncation{family, len(keys) - maxSeries})
+		keys = keys[:maxSeries]
+	}
+	slices.SortFunc(keys, byName)
+	return keys
+}
+
+func compareGroups(x, y groupKey) int {
+	return cmp.Or(compareQueues(x.queueKey, y.queueKey), cmp.Compare(x.group, y.group))
 }
 
 func compareQueues(x, y queueKey) int {
@@ -172,12 +230,15 @@ func sortedKeys[K comparable, V any](values map[K]V, compare func(x, y K) int) [
 
 func (a *API) writeDepths(e *exposition, now time.Time) {
 	found := a.depths.current(now, a.measureDepths)
-	for _, key := range sortedKeys(found.deadLetters, compareQueues) {
+	letters := largest(e, "queen_dlq_depth_by_queue", sortedKeys(found.deadLetters, func(x, y queueKey) int {
+		return cmp.Or(cmp.Compare(found.deadLetters[y], found.deadLetters[x]), compareQueues(x, y))
+	}), compareQueues)
+	for _, key := range letters {
 		e.sample("queen_dlq_depth_by_queue", float64(found.deadLetters[key]), queueLabels(key.tenant, key.queue)...)
 	}
-	groups := sortedKeys(found.groups, func(x, y groupKey) int {
-		return cmp.Or(compareQueues(x.queueKey, y.queueKey), cmp.Compare(x.group, y.group))
-	})
+	groups := largest(e, "queen_consumer_group_lag", sortedKeys(found.groups, func(x, y groupKey) int {
+		return cmp.Or(cmp.Compare(found.groups[y].messages, found.groups[x].messages), compareGroups(x, y))
+	}), compareGroups)
 	for _, key := range groups {
 		e.sample("queen_consumer_group_lag", float64(found.groups[key].messages), queueLabels(key.tenant, key.queue, label{"group", key.group})...)
 	}

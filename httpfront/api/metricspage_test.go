@@ -218,3 +218,45 @@ func TestDepthsAreComputedNowAndThenOnly(t *testing.T) {
 		t.Errorf("want 2 walks, got %d", walks)
 	}
 }
+
+func TestLabelsOfAnyNameAreReadable(t *testing.T) {
+	for name, want := range map[string]string{
+		"orders":       "orders",
+		"größe €":      "größe €",
+		"\x00":         "\u2400",
+		"a\x00b\x1f\r": "a\u2400b\u241f\u240d",
+		"\x7f":         "\u2421",
+		`a"b\c`:        `a\"b\\c`,
+		"a\nb":         `a\nb`,
+		"\xff":         "\ufffd",
+	} {
+		if got := escapeLabel(name); got != want {
+			t.Errorf("%q: got %q, want %q", name, got, want)
+		}
+	}
+	n := startNode(t, time.Minute)
+	n.call("POST", "/api/v1/push", `{"items":[{"queue":"\u0000","partition":"p","payload":1}]}`)
+	n.pop("%00", "consumerGroup=g")
+	page := string(n.call("GET", "/metrics/prometheus", ""))
+	if strings.ContainsFunc(page, func(c rune) bool { return c < ' ' && c != '\n' }) || !strings.Contains(page, "{queue=\"\u2400\"") {
+		t.Errorf("got\n%q", page)
+	}
+}
+
+func TestThePageShowsTheDeepestSeriesAndCountsTheOthers(t *testing.T) {
+	e := &exposition{}
+	depths := map[int]int{}
+	var keys []int
+	for key := range maxSeries + 7 {
+		depths[key] = key
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(x, y int) int { return depths[y] - depths[x] })
+	kept := largest(e, "family", keys, func(x, y int) int { return x - y })
+	if len(kept) != maxSeries || kept[0] != 7 || !slices.IsSorted(kept) {
+		t.Errorf("kept %d from %d", len(kept), kept[0])
+	}
+	if !slices.Equal(e.truncated, []truncation{{"family", 7}}) {
+		t.Errorf("truncated: %v", e.truncated)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"queen/httpfront/api/history"
 	"queen/httpfront/wire"
 	"queen/raftlog/command"
-	"queen/store/layout"
 )
 
 // configure sets options of a queue (messaging 9.1).
@@ -65,17 +64,10 @@ func (a *API) deleteQueue(r *httpfront.Request) {
 const partitionsCounted = 1 << 18
 
 // partitionsOf counts the partitions of a queue as this node knows them.
-func (a *API) partitionsOf(tenant command.Tenant, name string) (count uint64) {
+func (a *API) partitionsOf(tenant command.Tenant, name string) uint64 {
 	queue := a.broker.Directory().Queue(tenant, name)
 	if queue == nil {
 		return 0
 	}
-	view := a.broker.LocalView()
-	defer view.Close()
-	// A failure of the store shows in the deletion itself.
-	_ = view.Scan(layout.HeadsOf(queue.ID), nil, func(_, _ []byte) bool {
-		count++
-		return count < partitionsCounted
-	})
-	return count
+	return a.broker.CountPartitions(queue.ID, partitionsCounted)
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -103,8 +104,23 @@ func AckErrorForeign(id uint64) string {
 	return "partition " + strconv.FormatUint(id, 10) + " not owned by this tenant"
 }
 
-// AckErrorStatus is the error of an ack whose status is not one.
-func AckErrorStatus(status string) string { return `unknown ack status "` + status + `"` }
+// AckErrorStatus is the error of an ack whose status is not one; a long one is shown shortened.
+func AckErrorStatus(status string) string { return `unknown ack status "` + shortened(status) + `"` }
+
+// maxEchoedBytes is how much of a text an error shows: it may be as large as a body.
+const maxEchoedBytes = 200
+
+// shortened cuts a long text between two characters and marks the cut.
+func shortened(text string) string {
+	if len(text) <= maxEchoedBytes {
+		return text
+	}
+	end := maxEchoedBytes
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
 
 // AppendExtend appends the answer to a lease extend (messaging 7). leaseID is the text of the address; expiresMicros is
 // shown only when something was renewed.

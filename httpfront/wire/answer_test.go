@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -90,9 +91,11 @@ func TestAnswersAreAsRecorded(t *testing.T) {
 
 func TestAckErrorTexts(t *testing.T) {
 	for got, want := range map[string]string{
-		AckErrorNoPartition(17):  "no partition 17",
-		AckErrorForeign(17):      "partition 17 not owned by this tenant",
-		AckErrorStatus("Comple"): `unknown ack status "Comple"`,
+		AckErrorNoPartition(17):                             "no partition 17",
+		AckErrorForeign(17):                                 "partition 17 not owned by this tenant",
+		AckErrorStatus("Comple"):                            `unknown ack status "Comple"`,
+		AckErrorStatus(strings.Repeat("x", maxEchoedBytes)): `unknown ack status "` + strings.Repeat("x", maxEchoedBytes) + `"`,
+		AckErrorStatus("x" + strings.Repeat("ä", 30<<20)):   `unknown ack status "x` + strings.Repeat("ä", 99) + `…"`,
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)

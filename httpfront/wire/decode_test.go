@@ -421,6 +421,10 @@ func TestTimestampsInManyForms(t *testing.T) {
 		"1969-12-31T23:59:59.999999Z":    time.UnixMicro(-1),
 		"0000-01-01T00:00:00Z":           time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC),
 		"9999-12-31T23:59:59.999999Z":    time.UnixMicro(maxMicros),
+		// Leap seconds, at the end of a month in UTC.
+		"1990-12-31T23:59:60Z":      time.Date(1991, 1, 1, 0, 0, 0, 0, time.UTC),
+		"1990-12-31T15:59:60-08:00": time.Date(1991, 1, 1, 0, 0, 0, 0, time.UTC),
+		"2016-06-30T23:59:60.75Z":   time.Date(2016, 7, 1, 0, 0, 0, 0, time.UTC),
 	} {
 		micros, ok := ParseTime(text)
 		if !ok || micros != want.UnixMicro() {
@@ -429,6 +433,7 @@ func TestTimestampsInManyForms(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "now", "2026", "2026-13-01", "2026-02-29", "2026-00-10", "2026-10-00", "2026-10-05T24:00:00Z", "2026-10-05T09:60:00Z", "2026-10-05T09:00:61Z",
+		"2026-10-05T09:00:60Z", "2026-10-05T23:59:60Z", "2026-10-31T23:59:60+01:00", "2026-10-31T22:59:60Z",
 		"2026-10-05T09:00:00.Z", "2026-10-05T09:00:00+", "2026-10-05T09:00:00+25:00", "2026-10-05T09:00:00Zx", "2026-10-05T", "20261005T090000Z", "+2026-10-05", strings.Repeat("1", 1000),
 	} {
 		if micros, ok := ParseTime(text); ok {

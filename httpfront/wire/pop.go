@@ -121,6 +121,9 @@ func (w *PopWriter) Message(m *PopMessage) {
 // Messages is the number of messages so far.
 func (w *PopWriter) Messages() int { return w.messages }
 
+// Bytes is the size of the answer so far.
+func (w *PopWriter) Bytes() int { return len(w.dst) }
+
 // End returns the whole answer.
 func (w *PopWriter) End() []byte {
 	a := w.answer

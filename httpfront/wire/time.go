@@ -12,7 +12,8 @@ const (
 
 // ParseTime reads an ISO 8601 or RFC 3339 timestamp and returns Unix microseconds; digits below them are cut off. Date and
 // time are separated by T, t or a space; the seconds and the time as a whole may be missing; without a zone it is UTC
-// (messaging 2.12).
+// (messaging 2.12). Second 60 is taken where RFC 3339 (5.7) has leap seconds, at the end of a month in UTC, and means the
+// instant after it, because Unix time does not count them.
 func ParseTime[T string | []byte](text T) (micros int64, ok bool) {
 	p := timeParser{text: string(text), ok: len(text) <= maxTimeBytes}
 	year := p.number(4)
@@ -39,8 +40,20 @@ func ParseTime[T string | []byte](text T) (micros int64, ok bool) {
 		return 0, false
 	}
 	days := time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC).Unix()
-	seconds := days + int64(hour*3600+minute*60+min(second, 59)-offset)
+	seconds := days + int64(hour*3600+minute*60+second-offset)
+	if second == 60 {
+		if !beginsMonth(seconds) {
+			return 0, false
+		}
+		fraction = 0
+	}
 	return seconds*1e6 + int64(fraction), true
+}
+
+// beginsMonth reports whether a month begins at a second of Unix time.
+func beginsMonth(seconds int64) bool {
+	at := time.Unix(seconds, 0).UTC()
+	return at.Day() == 1 && at.Hour() == 0 && at.Minute() == 0 && at.Second() == 0
 }
 
 // maxTimeBytes bounds a timestamp: 32 is the longest sensible one with nanoseconds, twice that is generous.

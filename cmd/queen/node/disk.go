@@ -21,6 +21,7 @@ type diskGate struct {
 	high, low float64
 	log       zerolog.Logger
 	percent   atomic.Pointer[float64]
+	reserve   atomic.Int64
 	closed    atomic.Bool
 	stop      chan struct{}
 	done      sync.WaitGroup
@@ -63,12 +64,33 @@ func (g *diskGate) measure() {
 	used := float64(stat.Blocks - stat.Bfree)
 	percent := 100 * used / max(used+float64(stat.Bavail), 1)
 	g.percent.Store(&percent)
-	full := percent >= g.high || (g.closed.Load() && percent >= g.low)
+	free, reserve := int64(stat.Bavail)*int64(stat.Bsize), reserveOf(int64(stat.Blocks)*int64(stat.Bsize))
+	g.reserve.Store(reserve)
+	full := percent >= g.high || free < reserve+reserve/2
+	if g.closed.Load() {
+		full = full || percent >= g.low || free < 2*reserve
+	}
 	if g.closed.Swap(full) != full {
-		g.log.Warn().Bool("full", full).Uint64("node", g.node).Float64("percent", percent).
+		g.log.Warn().Uint64("node", g.node).Float64("percent", percent).
 			Msg(fmt.Sprintf("raft storage pressure changed full=%t", full))
 	}
 }
+
+const (
+	// reservePercent of the volume is kept free for the store, which writes through memory maps and must stop before the
+	// volume is full; within the two bounds.
+	reservePercent  = 8
+	reserveMinBytes = 32 << 20
+	reserveMaxBytes = 192 << 20
+)
+
+func reserveOf(volumeBytes int64) int64 {
+	return min(max(volumeBytes/100*reservePercent, reserveMinBytes), reserveMaxBytes)
+}
+
+// ReserveBytes is the free space below which the store stops. The gate closes well before, so that acks and deletes still
+// find room.
+func (g *diskGate) ReserveBytes() int64 { return g.reserve.Load() }
 
 // Percent is the use of the data volume.
 func (g *diskGate) Percent() float64 {

@@ -3,6 +3,7 @@ package node
 import (
 	"sync/atomic"
 
+	"queen/actors"
 	"queen/cmd/queen/config"
 	"queen/cmd/queen/version"
 	"queen/httpfront/api"
@@ -60,11 +61,16 @@ func (h *health) judge(out *api.Health, status *raftlog.Status) {
 	because(status.LeaderID == 0, "no_leader")
 	quorum := int64(h.config.RaftReadyQuorumMs)
 	because(quorum > 0 && (status.QuorumAckMs < 0 || status.QuorumAckMs > quorum), "quorum")
-	because(status.ApplyFailure != nil, "apply_failure")
-	because(status.Failure != nil && status.ApplyFailure == nil, "storage")
+	local := status.ApplyFailure != nil && actors.StorageFailed(status.ApplyFailure.Err)
+	because(status.ApplyFailure != nil && !local, "apply_failure")
+	because(status.Failure != nil && (status.ApplyFailure == nil || local), "storage")
 	because(h.stopping.Load(), "stopping")
 	if f := status.ApplyFailure; f != nil {
-		out.ApplyFailure = &api.ApplyFailure{Index: f.Index, Term: f.Term, Digest: f.Digest, Error: f.Err.Error()}
+		class := "deterministic"
+		if local {
+			class = "node-local"
+		}
+		out.ApplyFailure = &api.ApplyFailure{Class: class, Index: f.Index, Term: f.Term, Digest: f.Digest, Error: f.Err.Error()}
 	}
 	if h.disk != nil {
 		out.DiskPercent, out.StorageFull = h.disk.Percent(), h.disk.Full()

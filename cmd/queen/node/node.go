@@ -44,9 +44,16 @@ type Node struct {
 
 // Run starts a node, serves until ctx ends and stops it. hurry cuts the stop short (cluster 17.1: a second signal).
 func Run(ctx context.Context, cfg config.Config, log zerolog.Logger, hurry <-chan struct{}) error {
+	if err := checkSupported(&cfg); err != nil {
+		return err
+	}
 	n := &Node{config: cfg, log: log}
 	if err := n.start(ctx); err != nil {
-		return errors.Join(err, n.stop(closed()))
+		stopErr := n.stop(closed())
+		if ctx.Err() != nil {
+			return stopErr // asked to stop before it was up
+		}
+		return errors.Join(err, stopErr)
 	}
 	<-ctx.Done()
 	return n.stop(hurry)
@@ -147,9 +154,10 @@ func (n *Node) certificate() (*tls.Config, error) {
 
 func (n *Node) openStore(context.Context) (err error) {
 	n.store, err = store.Open(store.Options{
-		Dir:        filepath.Join(n.config.RaftDirectory, "store"),
-		CacheBytes: n.config.StoreCacheMB << 20,
-		Logger:     n.log,
+		Dir:          filepath.Join(n.config.RaftDirectory, "store"),
+		CacheBytes:   n.config.StoreCacheMB << 20,
+		ReserveBytes: n.disk.ReserveBytes(),
+		Logger:       n.log,
 	})
 	if err != nil {
 		return err
@@ -195,7 +203,7 @@ func (n *Node) openLog(context.Context) error {
 	}
 	options.Settings.PartitionCleanupDays = cleanupDays(&n.config)
 	options.MaxEntryKeys, options.MaxEntryStateBytes = actors.MaxEntryKeys, actors.MaxEntryStateBytes
-	options.LastStampMicros = lastStamp
+	options.LastStampMicros, options.NewestIndex = lastStamp, n.store.Newest()
 	options.Logger = n.log
 	options.Observer = n.health.handlers.Observer()
 	if n.raft, err = raftlog.Open(options, stateMachine{n.broker}); err != nil {
@@ -243,7 +251,13 @@ func (n *Node) stop(hurry <-chan struct{}) error {
 		step("answer parked pops", func() error { n.broker.AnswerParked(); return nil })
 	}
 	if n.http != nil {
-		step("drain http", func() error { return n.http.Stop(ctx) })
+		step("drain http", func() error {
+			// Requests that are cut get no answer; that is no failure of the stop.
+			if err := n.http.Stop(ctx); err != nil {
+				n.log.Warn().Err(err).Msg("requests were cut")
+			}
+			return nil
+		})
 	}
 	if n.history != nil {
 		step("write history", func() error { n.history.Close(); return nil })
@@ -255,7 +269,7 @@ func (n *Node) stop(hurry <-chan struct{}) error {
 		step("stop actors", func() error { n.broker.Stop(); return nil })
 	}
 	if n.store != nil {
-		step("close store", n.store.Close)
+		step("close store", func() error { return closeWithin(storeCloseDeadline, n.store.Close) })
 	}
 	if n.disk != nil {
 		n.disk.close()
@@ -270,6 +284,22 @@ func (n *Node) stop(hurry <-chan struct{}) error {
 		step("release lock", n.directory.close)
 	}
 	return errors.Join(failures...)
+}
+
+// storeCloseDeadline is how long the store may take to close. A healthy one takes well below a second; one whose disk has
+// failed would try to write for ever.
+const storeCloseDeadline = 20 * time.Second
+
+// closeWithin gives up on a close that does not end; the process ends right after.
+func closeWithin(limit time.Duration, run func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- run() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(limit):
+		return fmt.Errorf("not closed within %s", limit)
+	}
 }
 
 func milliseconds(ms config.Milliseconds) time.Duration { return time.Duration(ms) * time.Millisecond }
