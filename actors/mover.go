@@ -13,7 +13,7 @@ const (
 	moveInterval = 2 * time.Second
 	// moveSlackBytes is how much more than twice the live bytes the buckets may take before anything is moved: the open
 	// bucket and those that wait to be sealed or dropped.
-	moveSlackBytes = 512 << 20
+	moveSlackBytes = 256 << 20
 	// moveLiveShare is the share of live bytes up to which a bucket is worth emptying.
 	moveLiveShare = 0.5
 	// moveStepBytes is how much one command copies.

@@ -9,6 +9,7 @@
 //	gap           the offsets of a partition are not gapless (16.2)
 //	order         messages stand in another order than their pushes happened in, or a group received them so (16.2)
 //	phantom       the log holds what nobody pushed, or what was refused
+//	torn          of the messages of one push for one partition some are stored and some are not (4.4)
 //	altered       a message changed its payload, its transactionId or its id
 //	double lease  two leases of one (partition, group) must have been live at one instant (16.3)
 //	redelivery    a message came back to a group that had completed it (16.4)

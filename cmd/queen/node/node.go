@@ -157,6 +157,7 @@ func (n *Node) openStore(context.Context) (err error) {
 		Dir:          filepath.Join(n.config.RaftDirectory, "store"),
 		CacheBytes:   n.config.StoreCacheMB << 20,
 		ReserveBytes: n.disk.ReserveBytes(),
+		Faults:       faultPoints(n.config.TestFaults),
 		Logger:       n.log,
 	})
 	if err != nil {
@@ -205,6 +206,7 @@ func (n *Node) openLog(context.Context) error {
 	options.MaxEntryKeys, options.MaxEntryStateBytes = actors.MaxEntryKeys, actors.MaxEntryStateBytes
 	options.LastStampMicros, options.NewestIndex = lastStamp, n.store.Newest()
 	options.Logger = n.log
+	options.Faults = faultPoints(n.config.TestFaults)
 	options.Observer = n.health.handlers.Observer()
 	if n.raft, err = raftlog.Open(options, stateMachine{n.broker}); err != nil {
 		return err

@@ -24,7 +24,6 @@ func checkSupported(c *config.Config) error {
 	refuse(len(c.TenantGroups) > 0, "QUEEN_TENANT_GROUPS", "more than one group")
 	refuse(c.ProxyPort != 0, "QUEEN_PROXY_PORT", "the proxy port")
 	refuse(c.BackupDirectory != "", "QUEEN_BACKUP_DIR", "scheduled backups")
-	refuse(len(c.TestFaults) > 0, "QUEEN_TEST_FAULTS", "crash points of the whole node")
 	refuse(c.TestRefuseApplyKV != "", "QUEEN_TEST_REFUSE_APPLY_KV", "KV")
 	return errors.Join(problems...)
 }
