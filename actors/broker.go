@@ -100,7 +100,6 @@ type Broker struct {
 	started  atomic.Bool // log may be used
 	origin   uint64
 	sequence atomic.Uint64
-	failure  atomic.Pointer[error]
 
 	stop    context.CancelFunc
 	stopped context.Context

@@ -71,7 +71,6 @@ type node struct {
 
 // leaf holds the routes of one pattern.
 type leaf struct {
-	names  []string
 	routes []*routeEntry
 }
 

@@ -239,7 +239,7 @@ func (n *Node) watchLeadership() {
 func (n *Node) publishLeadership() {
 	var last LeadershipChange
 	for {
-		term, ready, closed, changed := n.proposer.leadership()
+		term, ready, changed, closed := n.proposer.leadership()
 		now := LeadershipChange{Leading: ready && closed == nil}
 		if now.Leading {
 			now.Term = term
@@ -304,7 +304,7 @@ func (n *Node) Now() uint64 { return max(n.time.micros(), n.proposer.stampEnd())
 
 // Leads tells whether this node leads the group and has applied the first entry of its term.
 func (n *Node) Leads() bool {
-	_, ready, closed, _ := n.proposer.leadership()
+	_, ready, _, closed := n.proposer.leadership()
 	return ready && closed == nil
 }
 

@@ -119,10 +119,10 @@ func (o *Options) Validate() error {
 		}
 	}
 	if o.Dir == "" {
-		problems = append(problems, errors.New("Dir is empty"))
+		problems = append(problems, errors.New("option Dir is empty"))
 	}
 	if o.Clock == nil {
-		problems = append(problems, errors.New("Clock is nil"))
+		problems = append(problems, errors.New("option Clock is nil"))
 	}
 	within("NodeID", int64(o.NodeID), 1, 1<<32-1)
 	within("ElectionMs", int64(o.ElectionMs), 50, 30000)

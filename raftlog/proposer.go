@@ -151,12 +151,12 @@ func (p *proposer) close(reason error) {
 	p.signal()
 }
 
-// leadership returns the term in which this node leads, whether TermStart is applied, and a channel that is closed at the
-// next change.
-func (p *proposer) leadership() (term uint64, ready bool, closed error, changed <-chan struct{}) {
+// leadership returns the term in which this node leads, whether TermStart is applied, a channel that is closed at the
+// next change, and why the proposer is closed, if it is.
+func (p *proposer) leadership() (term uint64, ready bool, changed <-chan struct{}, closed error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.term, p.ready, p.closed, p.changed
+	return p.term, p.ready, p.changed, p.closed
 }
 
 // depth returns the commands that wait and the entries in flight.

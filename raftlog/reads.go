@@ -33,7 +33,7 @@ type readRound struct {
 // that knows another leader answers ErrNotLeader at once.
 func (r *readIndexer) index(ctx context.Context) (uint64, error) {
 	for {
-		term, ready, closed, changed := r.proposer.leadership()
+		term, ready, changed, closed := r.proposer.leadership()
 		if closed != nil {
 			return 0, closed
 		}

@@ -108,7 +108,7 @@ func (n *Newest) offsetAt(p *place, head *partition.Head, micros uint64) (uint64
 }
 
 // walkedMessages is how many messages Skip leaves to be walked over: about as much work as another step of its search.
-const walkedMessages = 4096
+const walkedMessages = 256
 
 // Skip leaves out the newest appends that hold count messages together, and returns how many messages of the next append
 // are still to be left out. It searches for the instant at which so many messages are younger in place of walking over

@@ -71,7 +71,6 @@ var (
 	kept         = verdict{success: true}
 	released     = verdict{success: true, released: true}
 	filed        = verdict{success: true, released: true, dlq: true}
-	filedOnly    = verdict{success: true, dlq: true}
 	noop         = verdict{success: true, noop: true}
 	badLease     = verdict{err: errLease}
 	unresolvable = verdict{err: errUnresolvable}

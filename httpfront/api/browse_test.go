@@ -1,12 +1,22 @@
 package api
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"queen/actors"
+	"queen/actors/query"
+	"queen/raftlog/command"
+	"queen/store"
 )
 
 type browsedRow struct {
@@ -79,5 +89,61 @@ func TestPagesOfMessagesJoinSeamlessly(t *testing.T) {
 	}
 	if got := n.browse("queue=q&offset=9223372036854775807"); len(got) != 0 {
 		t.Errorf("got %d rows below the last one", len(got))
+	}
+}
+
+// countingReader counts the reads of a view.
+type countingReader struct {
+	store.Reader
+	reads int
+}
+
+func (c *countingReader) Get(key []byte) ([]byte, error) { c.reads++; return c.Reader.Get(key) }
+func (c *countingReader) Scan(prefix, from []byte, visit func(key, value []byte) bool) error {
+	c.reads++
+	return c.Reader.Scan(prefix, from, visit)
+}
+func (c *countingReader) ScanReverse(prefix, from []byte, visit func(key, value []byte) bool) error {
+	c.reads++
+	return c.Reader.ScanReverse(prefix, from, visit)
+}
+
+// TestDeepBrowsingCostsTheSameAtAnyOffset keeps operations 10.6.
+func TestDeepBrowsingCostsTheSameAtAnyOffset(t *testing.T) {
+	const pushes, workers, mostReads = 6000, 64, 300
+	n := startNode(t, time.Minute)
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: workers}}
+	defer client.CloseIdleConnections()
+	var wait sync.WaitGroup
+	var left atomic.Int64
+	left.Store(pushes)
+	for range workers {
+		wait.Go(func() {
+			for left.Add(-1) >= 0 { // each push is an append of its own
+				response, err := client.Post(n.url+"/api/v1/push", "", strings.NewReader(`{"items":[{"queue":"q","partition":"p","payload":1}]}`))
+				if err != nil || response.StatusCode != 201 {
+					t.Error(response, err)
+					return
+				}
+				io.Copy(io.Discard, response.Body)
+				response.Body.Close()
+			}
+		})
+	}
+	wait.Wait()
+	view := n.api.broker.LocalView()
+	defer view.Close()
+	queues := []*actors.QueueView{n.api.broker.Directory().Queue(command.DefaultTenant, "q")}
+	for _, offset := range []int64{0, 1, 300, 1000, 3000, 5000, 5900} {
+		counting := &countingReader{Reader: view}
+		browser := &messageBrowser{
+			api: n.api, q: query.New(context.Background(), counting, n.api.broker.Now(), n.api.broker.Holds()),
+			filter: &messageFilter{to: n.api.broker.Now() + 1, pagination: pagination{Limit: 10, Offset: offset}},
+		}
+		check(t, browser.choose(queues))
+		if browser.rows != 10 || counting.reads > mostReads {
+			t.Errorf("offset %d: %d rows with %d reads, more than %d", offset, browser.rows, counting.reads, mostReads)
+		}
+		t.Logf("offset %d: %d reads", offset, counting.reads)
 	}
 }
