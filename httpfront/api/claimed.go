@@ -9,7 +9,6 @@ import (
 	"queen/httpfront/api/history"
 	"queen/httpfront/wire"
 	"queen/raftlog/command"
-	"queen/store"
 )
 
 // errLargeAnswer ends the making of an answer that has no room reserved and needs some.

@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"queen/actors"
-	"queen/actors/machine/partition"
 	"queen/httpfront"
-	"queen/httpfront/api/history"
 	"queen/httpfront/wire"
 	"queen/raftlog/command"
 )
