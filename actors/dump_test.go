@@ -263,10 +263,13 @@ func (d *dumper) partitions(queue uint64) {
 		d.check(err)
 		p, err := catalog.DecodePartition(id, d.get(layout.Partition(id)))
 		d.check(err)
-		for _, pointer := range [][]byte{layout.PartitionName(queue, p.Name), layout.PartitionUUID(p.UUID)} {
-			if to := d.get(pointer); len(to) != 8 || layout.LastNumber(to) != id {
-				d.t.Fatalf("row %x points to %x in place of partition %d", pointer, to, id)
-			}
+		named, err := catalog.DecodePartitionName(queue, p.Name, d.get(layout.PartitionName(queue, p.Name)))
+		d.check(err)
+		if *named != *p {
+			d.t.Fatalf("the name row holds %+v in place of %+v", named, p)
+		}
+		if to := d.get(layout.PartitionUUID(p.UUID)); len(to) != 8 || layout.LastNumber(to) != id {
+			d.t.Fatalf("the UUID row of partition %d points to %x", id, to)
 		}
 		d.dump.partition(id, queue, p.UUID, p.Name, p.CreatedMicros, head.LogStart, head.Tail, head.LastStampMicros)
 		d.check(partition.ReadMessages(d.view,

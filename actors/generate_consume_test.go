@@ -226,6 +226,9 @@ func (g *generator) transaction() command.Command {
 		position := command.Position{
 			Queue: g.queue(), Group: g.group(), Partition: g.partitionName(), HasOffset: !g.oneIn(4), HasMetadata: g.oneIn(2),
 		}
+		if g.oneIn(12) {
+			position.Queue = "never made"
+		}
 		if position.HasMetadata {
 			position.Metadata = g.text(g.random.IntN(20))
 		}

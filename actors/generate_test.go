@@ -211,12 +211,26 @@ func (g *generator) groups(n int) (groups []command.PushGroup) {
 		taken[name] = true
 		group := command.PushGroup{Queue: queue, Partition: name}
 		for range 1 + g.random.IntN(1+g.random.IntN(5)) {
-			group.Chunk = command.AppendMessage(group.Chunk, g.message())
+			message := g.message()
+			if known := g.knownTxid(queue, name); known != "" && g.oneIn(15) {
+				message.Txid = []byte(known)
+			}
+			group.Chunk = command.AppendMessage(group.Chunk, message)
 			group.Count++
 		}
 		groups = append(groups, group)
 	}
 	return groups
+}
+
+// knownTxid is that of one of the last messages of a partition; empty when there is none.
+func (g *generator) knownTxid(queue, name string) string {
+	of := g.model.queue(generatedTenants[0], queue)
+	if of == nil || of.parts[name] == nil || of.parts[name].tail() == 0 {
+		return ""
+	}
+	log := of.parts[name].log
+	return log[len(log)-1-g.random.IntN(min(len(log), 20))].txid
 }
 
 func (g *generator) message() *command.Message {

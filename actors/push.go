@@ -246,10 +246,14 @@ func (b *Broker) partitionID(queueID uint64, name string) uint64 {
 
 func partitionIDIn(r store.Reader, queueID uint64, name string) uint64 {
 	row, err := r.Get(layout.PartitionName(queueID, name))
-	if err != nil || len(row) != 8 {
+	if err != nil || row == nil {
 		return 0
 	}
-	return layout.LastNumber(row)
+	p, err := catalog.DecodePartitionName(queueID, name, row)
+	if err != nil {
+		return 0
+	}
+	return p.ID
 }
 
 // PartitionByUUID finds the id of a partition by the UUID that console reads show; ok is false when there is none here.

@@ -71,10 +71,14 @@ func (r *Reads) Identity(id uint64) (*catalog.Partition, error) {
 // PartitionByName finds the id of a partition; ok is false when there is none.
 func (r *Reads) PartitionByName(queueID uint64, name string) (id uint64, ok bool, err error) {
 	row, err := r.view.Get(layout.PartitionName(queueID, name))
-	if err != nil || len(row) != 8 {
+	if err != nil || row == nil {
 		return 0, false, err
 	}
-	return layout.LastNumber(row), true, nil
+	p, err := catalog.DecodePartitionName(queueID, name, row)
+	if err != nil {
+		return 0, false, err
+	}
+	return p.ID, true, nil
 }
 
 // Standing is where a group stands in a partition.

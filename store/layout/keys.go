@@ -20,7 +20,7 @@ const (
 	FamilyQueue Family = 'q'
 	// FamilyGroup: queue id, group id -> group row (name, registration).
 	FamilyGroup Family = 'g'
-	// FamilyPartitionName: queue id, partition name -> partition id.
+	// FamilyPartitionName: queue id, partition name -> partition id, creation, UUID.
 	FamilyPartitionName Family = 'n'
 	// FamilyPartition: partition id -> partition row (queue id, name, UUID, creation).
 	FamilyPartition Family = 'i'

@@ -229,10 +229,12 @@ func (m *Machine) Partition(r Reader, queue uint64, name string) (*Partition, er
 	if err != nil || value == nil {
 		return nil, err
 	}
-	if len(value) != 8 {
-		return nil, fmt.Errorf("decode partition name row of %d bytes: %w", len(value), ErrBadRow)
+	partition, err := DecodePartitionName(queue, name, value)
+	if err != nil {
+		return nil, err
 	}
-	return m.PartitionByID(r, binary.BigEndian.Uint64(value))
+	m.remember(partition)
+	return partition, nil
 }
 
 // PartitionByID finds a partition by id; nil when there is none or its queue has been deleted.
@@ -277,7 +279,7 @@ func (m *Machine) EnsurePartition(r Reader, w Writer, at Moment, queue *Queue, n
 	}
 	m.remember(partition)
 	w.Put(layout.Partition(partition.ID), appendPartition(nil, partition))
-	w.Put(layout.PartitionName(queue.ID, name), binary.BigEndian.AppendUint64(nil, partition.ID))
+	w.Put(layout.PartitionName(queue.ID, name), appendPartitionName(nil, partition))
 	w.Put(layout.PartitionUUID(partition.UUID), binary.BigEndian.AppendUint64(nil, partition.ID))
 	return partition, true, nil
 }

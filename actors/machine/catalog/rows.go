@@ -112,3 +112,28 @@ func DecodePartition(id uint64, value []byte) (*Partition, error) {
 	copy(partition.UUID[:], value[17:33])
 	return partition, nil
 }
+
+const partitionNameRowBytes = 32
+
+// appendPartitionName encodes the row of a partition's name: id, creation, UUID. It repeats the partition row so that a
+// push to a partition that is not in memory finds it with one read.
+func appendPartitionName(dst []byte, p *Partition) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, p.ID)
+	dst = binary.BigEndian.AppendUint64(dst, p.CreatedMicros)
+	return append(dst, p.UUID[:]...)
+}
+
+// DecodePartitionName reads the value of the layout.PartitionName key of the given queue and name.
+func DecodePartitionName(queue uint64, name string, value []byte) (*Partition, error) {
+	if len(value) != partitionNameRowBytes {
+		return nil, fmt.Errorf("decode partition name row of %d bytes: %w", len(value), ErrBadRow)
+	}
+	partition := &Partition{
+		ID:            binary.BigEndian.Uint64(value),
+		QueueID:       queue,
+		CreatedMicros: binary.BigEndian.Uint64(value[8:]),
+		Name:          name,
+	}
+	copy(partition.UUID[:], value[16:])
+	return partition, nil
+}

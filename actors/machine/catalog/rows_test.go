@@ -29,6 +29,8 @@ func TestCatalogRowFormats(t *testing.T) {
 		})), `{"id":4,"queueId":3,"name":"g","subscription":{"Mode":2,"InstantMicros":9},"conflation":true,"createdMicros":8}`},
 		{"partition", hex.EncodeToString(appendPartition(nil, &Partition{ID: 5, QueueID: 3, UUID: id, Name: "p", CreatedMicros: 7})),
 			"01" + "0000000000000003" + "0000000000000007" + "0102030405067708890a0b0c0d0e0f10" + "70"},
+		{"partition name", hex.EncodeToString(appendPartitionName(nil, &Partition{ID: 5, QueueID: 3, UUID: id, Name: "p", CreatedMicros: 7})),
+			"0000000000000005" + "0000000000000007" + "0102030405067708890a0b0c0d0e0f10"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s row is\n%s\nwant\n%s", c.name, c.got, c.want)
@@ -68,6 +70,16 @@ func FuzzPartitionRow(f *testing.F) {
 		p, err := DecodePartition(5, row)
 		if err == nil && string(appendPartition(nil, p)) != string(row) {
 			t.Errorf("%x is read as %+v, which is written as %x", row, p, appendPartition(nil, p))
+		}
+	})
+}
+
+func FuzzPartitionNameRow(f *testing.F) {
+	f.Add(appendPartitionName(nil, &Partition{ID: 5, QueueID: 3, Name: "p", CreatedMicros: 7}))
+	f.Fuzz(func(t *testing.T, row []byte) {
+		p, err := DecodePartitionName(3, "p", row)
+		if err == nil && string(appendPartitionName(nil, p)) != string(row) {
+			t.Errorf("%x is read as %+v, which is written as %x", row, p, appendPartitionName(nil, p))
 		}
 	})
 }
