@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"runtime/debug"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -10,6 +12,11 @@ import (
 	"queen/cmd/queen/config"
 	"queen/cmd/queen/logging"
 )
+
+// gcPercent is the garbage collector's target when GOGC is not set. What lives long is small beside what a push leaves
+// behind, while one collection visits every partition in memory: with a million partitions the library's 100 costs a sixth
+// of the CPU. GOMEMLIMIT bounds the process where memory is short.
+const gcPercent = 200
 
 // serveCommand is `queen serve`: settings, log, signals, then the node itself.
 func serveCommand(around process) *cobra.Command {
@@ -32,6 +39,9 @@ func serveCommand(around process) *cobra.Command {
 				return refuseStart(log, problem)
 			}
 			announce(log, cfg)
+			if _, set := os.LookupEnv("GOGC"); !set {
+				debug.SetGCPercent(gcPercent)
+			}
 			ctx, stop := watchSignals(command.Context(), log)
 			defer stop()
 			if err := serve(ctx, cfg, log); err != nil {
