@@ -233,7 +233,10 @@ func (g *generator) transaction() command.Command {
 			position.Metadata = g.text(g.random.IntN(20))
 		}
 		if queue := g.model.queue(c.Tenant, position.Queue); queue != nil && queue.parts[position.Partition] != nil {
-			position.Offset = g.random.Int64N(int64(queue.parts[position.Partition].tail())+2) - int64(g.random.IntN(8)/7)
+			position.Offset = g.random.Int64N(int64(queue.parts[position.Partition].tail()) + 1)
+		}
+		if g.oneIn(10) {
+			position.Offset = pick(g, []int64{-1, 1 << 40})
 		}
 		if g.oneIn(3) {
 			position.Subscription = g.subscription()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -181,22 +182,41 @@ func canonical(result command.Result) string {
 	return fmt.Sprintf("%T%s", result, encoded)
 }
 
-// copyLive copies the directory of an open store that stands still, as a kill would leave it: with the page cache. It
-// tries again when files come or go meanwhile.
+// copyLive copies the directory of an open store that has nothing to write, as a kill would leave it: with the page cache.
+// It tries again when files come, go or grow meanwhile, for such a copy would show a state that never was.
 func copyLive(t testing.TB, from string) string {
 	t.Helper()
 	for range 100 {
 		to := t.TempDir()
-		err := copyTree(from, to)
+		before, err := listing(from)
 		if err == nil {
-			return to
+			err = copyTree(from, to)
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
+		}
+		if after, listed := listing(from); err == nil && listed == nil && maps.Equal(before, after) {
+			return to
 		}
 	}
 	t.Fatal("the directory of the store never stood still")
 	return ""
+}
+
+// listing maps the names of the files below a directory to their sizes.
+func listing(dir string) (map[string]int64, error) {
+	files := map[string]int64{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			files[path] = info.Size()
+		}
+		return err
+	})
+	return files, err
 }
 
 func copyTree(from, to string) error {

@@ -113,7 +113,8 @@ func TestWriteDeadlineParameter_2_9(t *testing.T) {
 	}
 }
 
-// A request whose head promises a body and never sends it holds the whole budget, for as long as the test likes.
+// Requests whose heads promise bodies and never send them hold the budget: four of 256 KiB all of it, for small bodies may;
+// they keep it until they are cut for their pace, after 10 s. A large body alone leaves a quarter to small ones.
 func TestAdmissionRefusesPushesAndTransactionsOnly_2_10(t *testing.T) {
 	t.Parallel()
 	const holdMs = 400
@@ -123,13 +124,25 @@ func TestAdmissionRefusesPushesAndTransactionsOnly_2_10(t *testing.T) {
 	leased := client.Pop("q", "batch=1&leaseSeconds=60")
 	needMessages(t, leased, "m0")
 
-	wire, err := broker.Dial()
-	if err != nil {
-		t.Fatal(err)
+	var wires []*harness.Wire
+	hold := func(t *testing.T, bodyBytes int) *harness.Wire {
+		wire, err := broker.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { wire.Close() })
+		if err := wire.Send(fmt.Sprintf("POST /api/v1/push HTTP/1.1\r\nHost: queen\r\nContent-Length: %d\r\n\r\n", bodyBytes)); err != nil {
+			t.Fatal(err)
+		}
+		return wire
 	}
-	defer wire.Close()
-	if err := wire.Send("POST /api/v1/push HTTP/1.1\r\nHost: queen\r\nContent-Length: 1048576\r\n\r\n"); err != nil {
-		t.Fatal(err)
+	t.Run("small bodies do not wait behind a large one", func(t *testing.T) {
+		large := hold(t, 1<<20)
+		need(t, client.Push(harness.Item{Queue: "small", Payload: 1}).Response, 201)
+		large.Close()
+	})
+	for range 4 {
+		wires = append(wires, hold(t, 256<<10))
 	}
 	push := func() harness.Response {
 		return client.Push(harness.Item{Queue: "q", Payload: strings.Repeat("x", 100<<10)}).Response
@@ -157,7 +170,9 @@ func TestAdmissionRefusesPushesAndTransactionsOnly_2_10(t *testing.T) {
 		needMessages(t, client.Pop("q", "batch=1"), "m1")
 	})
 	t.Run("the room is given back", func(t *testing.T) {
-		wire.Close()
+		for _, wire := range wires {
+			wire.Close()
+		}
 		eventually(t, 20*time.Second, func() (bool, string) {
 			answer := push()
 			return answer.Status == 201, answer.String()

@@ -52,6 +52,8 @@ type API struct {
 	owners  owners
 	depths  depths
 	usage   *processUsage
+	// pageBytes is shownMaxBytes; tests make it small.
+	pageBytes uint64
 	// connected is set once the broker is there: before that only early routes are served.
 	connected atomic.Bool
 }
@@ -78,6 +80,7 @@ func New(config Config, node Node, gate Gate) *API {
 	a := &API{
 		config: config, node: node, gate: gate, cipher: config.Cipher, stats: NewStats(started), history: config.History,
 		owners: owners{queueIDs: map[uint64]uint64{}}, usage: newProcessUsage(started),
+		pageBytes: shownMaxBytes,
 	}
 	a.meters = newMeters(a, started)
 	return a

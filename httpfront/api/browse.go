@@ -157,7 +157,7 @@ func (b *messageBrowser) take(c choice) error {
 		sizes[c.offsets[0]] = uint64(c.in.Chunk.Bytes)
 	}
 	for i, offset := range c.offsets {
-		if size := sizes[offset]; b.rows > 0 && b.payloadBytes+size > shownMaxBytes {
+		if size := sizes[offset]; b.rows > 0 && b.payloadBytes+size > b.api.pageBytes {
 			c.offsets, b.full = c.offsets[:i], true
 			break
 		}

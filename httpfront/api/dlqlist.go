@@ -98,7 +98,7 @@ func (a *API) listDeadLetters(r *httpfront.Request) {
 		if err != nil {
 			return err
 		}
-		rows, size, err := found.page(q)
+		rows, size, err := found.page(q, a.pageBytes)
 		if err == nil {
 			err = r.ReserveAnswer(size)
 		}
@@ -176,8 +176,8 @@ func (a *API) findDeadLetters(r *httpfront.Request, q *query.Reads, f *deadLette
 	return found, nil
 }
 
-// page reads the rows of the page, as many as have room with their payloads, and returns what the answer takes at most.
-func (f *foundLetters) page(q *query.Reads) (rows []*deadletter.Row, answerBytes int64, err error) {
+// page reads the rows of the page, as many as have room with their payloads in mostBytes, and returns what the answer takes at most.
+func (f *foundLetters) page(q *query.Reads, mostBytes uint64) (rows []*deadletter.Row, answerBytes int64, err error) {
 	payloadBytes, textBytes := uint64(0), 0
 	for _, place := range f.places {
 		row, err := deadletter.Get(q.View(), place.queue, place.id)
@@ -191,7 +191,7 @@ func (f *foundLetters) page(q *query.Reads) (rows []*deadletter.Row, answerBytes
 		if row.Chunk != nil {
 			size = uint64(row.Chunk.Bytes)
 		}
-		if len(rows) > 0 && payloadBytes+size > shownMaxBytes {
+		if len(rows) > 0 && payloadBytes+size > mostBytes {
 			break
 		}
 		payloadBytes += size

@@ -15,7 +15,7 @@ import (
 
 // largeFront admits bodies of 64 MiB and has room for one large answer at a time.
 func largeFront() httpfront.Config {
-	return httpfront.Config{MaxBodyBytes: 64 << 20, AdmitBytes: 128 << 20, AnswerBytes: 40 << 20, AnswerHold: 50 * time.Millisecond}
+	return httpfront.Config{MaxBodyBytes: 64 << 20, AdmitBytes: 128 << 20, AnswerBytes: 10 << 20, AnswerHold: 50 * time.Millisecond}
 }
 
 func (n *testNode) pushLarge(queue, partition string, payloadBytes int) {
@@ -42,7 +42,7 @@ func TestAClaimWhoseAnswerIsNotReadIsHandedBack(t *testing.T) {
 		"close": func(c *net.TCPConn) { check(t, c.Close()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			n.pushLarge(name, "p", 30<<20)
+			n.pushLarge(name, "p", 8<<20)
 			leave(n.begin("GET", "/api/v1/pop/queue/"+name+"?consumerGroup=g&subscriptionMode=all&leaseSeconds=600", ""))
 			var again struct {
 				Messages []struct{ DeliveryAttempt int }
@@ -60,7 +60,7 @@ func TestAClaimWhoseAnswerIsNotReadIsHandedBack(t *testing.T) {
 
 func TestACommitOnDeliveryThatWasBegunIsNotUndone(t *testing.T) {
 	n := startNodeWith(t, time.Minute, largeFront())
-	n.pushLarge("q", "p", 30<<20)
+	n.pushLarge("q", "p", 8<<20)
 	check(t, n.begin("GET", "/api/v1/pop/queue/q?consumerGroup=g&subscriptionMode=all&commitOnDelivery=true", "").Close())
 	eventually(t, "the answer has ended", func() bool {
 		status, _ := n.try("POST", "/api/v1/fetch", `{"entries":[{"queue":"q","partition":"p","offset":0}]}`)
@@ -73,7 +73,7 @@ func TestACommitOnDeliveryThatWasBegunIsNotUndone(t *testing.T) {
 
 func TestLargeAnswersWithoutRoomAreRefusedAndNothingIsClaimed(t *testing.T) {
 	n := startNodeWith(t, time.Minute, largeFront())
-	n.pushLarge("q", "p", 30<<20)
+	n.pushLarge("q", "p", 8<<20)
 	const retry = `"code":"retry"`
 	fetch := `{"entries":[{"queue":"q","partition":"p","offset":0}]}`
 	holder := n.begin("POST", "/api/v1/fetch", fetch)
@@ -101,7 +101,7 @@ func TestLargeAnswersWithoutRoomAreRefusedAndNothingIsClaimed(t *testing.T) {
 		status, answer := n.try("GET", "/api/v1/messages/"+n.partitionOf("q")+"/large", "")
 		return status == 200 && json.Unmarshal(answer, &detail) == nil
 	})
-	if len(detail.Data) != 30<<20 || detail.Payload != detail.Data || detail.TransactionID != "large" {
+	if len(detail.Data) != 8<<20 || detail.Payload != detail.Data || detail.TransactionID != "large" {
 		t.Errorf("got %d and %d bytes of %q", len(detail.Data), len(detail.Payload), detail.TransactionID)
 	}
 }
@@ -118,8 +118,9 @@ func TestAPageOfMessagesIsBoundedInBytes(t *testing.T) {
 	front := largeFront()
 	front.AnswerBytes = 0
 	n := startNodeWith(t, time.Minute, front)
+	n.api.pageBytes = 3200 << 10
 	for i := range 4 {
-		n.pushLarge("q", fmt.Sprint("p", i), 20<<20)
+		n.pushLarge("q", fmt.Sprint("p", i), 1<<20)
 	}
 	var page struct {
 		Total    int
@@ -127,7 +128,7 @@ func TestAPageOfMessagesIsBoundedInBytes(t *testing.T) {
 	}
 	n.get("/api/v1/messages?queue=q", &page)
 	if page.Total != 3 || len(page.Messages) != 3 {
-		t.Errorf("got %d rows of 20 MiB each, want 3", page.Total)
+		t.Errorf("got %d rows of 1 MiB each, want 3", page.Total)
 	}
 	n.get("/api/v1/messages?queue=q&offset=3", &page)
 	if page.Total != 1 {
@@ -138,7 +139,7 @@ func TestAPageOfMessagesIsBoundedInBytes(t *testing.T) {
 	}
 	n.get("/api/v1/dlq?queue=q", &page)
 	if page.Total != 4 || len(page.Messages) != 3 {
-		t.Errorf("got %d of %d dead letters of 20 MiB each, want 3 of 4", len(page.Messages), page.Total)
+		t.Errorf("got %d of %d dead letters of 1 MiB each, want 3 of 4", len(page.Messages), page.Total)
 	}
 }
 
