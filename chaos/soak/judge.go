@@ -14,9 +14,12 @@ const (
 	// the broker leaves in peace before it moves what is left in them, the open bucket and those that wait to be sealed,
 	// the tables and memtable logs of the main database, and the log with its open file.
 	diskConstant = 1 << 30
-	// memorySlack and memoryGrowth bound the own memory of the last quarter by that of the second.
+	// memorySlack and memoryGrowth bound the least own memory in the last quarter by the least in the second: what lies in
+	// between is garbage that waits for the collector, and memtables. A quarter shorter than settled is still filling its
+	// caches and says nothing about memory.
 	memorySlack  = 64 << 20
 	memoryGrowth = 1.25
+	settled      = time.Minute
 	// latencySlack and latencyGrowth do the same for the latency of a push: a shared machine is noisy.
 	latencySlack  = 500 * time.Millisecond
 	latencyGrowth = 3
@@ -37,9 +40,11 @@ func (r Report) Judge() []string {
 		return append(found, fmt.Sprintf("%d samples are too few to judge", len(r.Samples)))
 	}
 	second, last := r.quarter(1), r.quarter(3)
-	own := func(s Sample) int64 { return s.AnonBytes }
-	if before, after := median(second, own), median(last, own); float64(after) > float64(before)*memoryGrowth+memorySlack {
-		found = append(found, fmt.Sprintf("the own memory grew from %d to %d MiB", before>>20, after>>20))
+	if last[len(last)-1].At-last[0].At >= settled {
+		before, after := leastOwnMemory(second), leastOwnMemory(last)
+		if float64(after) > float64(before)*memoryGrowth+memorySlack {
+			found = append(found, fmt.Sprintf("the own memory grew from %d to %d MiB", before>>20, after>>20))
+		}
 	}
 	latency := func(s Sample) int64 { return int64(s.PushP99) }
 	if before, after := median(second, latency), median(last, latency); after > before*latencyGrowth+int64(latencySlack) {
@@ -72,6 +77,10 @@ func (r Report) Summary() string {
 func (r Report) quarter(i int) []Sample {
 	n := len(r.Samples)
 	return r.Samples[n*i/4 : n*(i+1)/4]
+}
+
+func leastOwnMemory(samples []Sample) int64 {
+	return slices.MinFunc(samples, func(a, b Sample) int { return cmp.Compare(a.AnonBytes, b.AnonBytes) }).AnonBytes
 }
 
 func median(samples []Sample, of func(Sample) int64) int64 {

@@ -11,7 +11,7 @@ func steady() Report {
 	var report Report
 	for i := range 16 {
 		report.Samples = append(report.Samples, Sample{
-			At: time.Duration(i) * time.Second, LiveBytes: 200 << 20, BucketBytes: 300 << 20, MainBytes: 50 << 20, RaftBytes: 64 << 20,
+			At: time.Duration(i) * time.Minute, LiveBytes: 200 << 20, BucketBytes: 300 << 20, MainBytes: 50 << 20, RaftBytes: 64 << 20,
 			ResidentBytes: 300 << 20, AnonBytes: 200 << 20, PushP50: 2 * time.Millisecond, PushP99: 20 * time.Millisecond,
 		})
 	}
