@@ -47,6 +47,9 @@ func Run(ctx context.Context, cfg config.Config, log zerolog.Logger, hurry <-cha
 	if err := checkSupported(&cfg); err != nil {
 		return err
 	}
+	for _, name := range withoutEffect(&cfg) {
+		log.Warn().Msg(name + ": has no effect in this build")
+	}
 	n := &Node{config: cfg, log: log}
 	if err := n.start(ctx); err != nil {
 		stopErr := n.stop(closed())
@@ -196,6 +199,7 @@ func (n *Node) openLog(context.Context) error {
 	options.DurableEveryMs = int(n.config.RaftDurableEveryMs)
 	options.DurableBytes = n.config.RaftDurableBytes
 	options.LogKeepEntries = uint64(n.config.RaftLogKeep)
+	options.LogCacheBytes = n.config.RaftLogCacheMB << 20
 	options.IdleTickMs = int(n.config.RaftIdleTickMs)
 	options.MaxClockSkewMs = int(n.config.RaftMaxClockSkewMs)
 	options.Settings = command.Settings{

@@ -3,6 +3,8 @@ package node
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"queen/cmd/queen/config"
 )
@@ -26,4 +28,32 @@ func checkSupported(c *config.Config) error {
 	refuse(c.BackupDirectory != "", "QUEEN_BACKUP_DIR", "scheduled backups")
 	refuse(c.TestRefuseApplyKV != "", "QUEEN_TEST_REFUSE_APPLY_KV", "KV")
 	return errors.Join(problems...)
+}
+
+// idleFamilies and idleSettings are what this build reads, checks and has no use for: their features are not there, or need a
+// second node. A node without them is as good, so they do not stop the start.
+var (
+	idleFamilies = []string{"QUEEN_BACKUP_", "QUEEN_EPHEMERAL_", "QUEEN_KV_", "QUEEN_PROXY_", "QUEEN_SWEEPER_", "QUEEN_STORE_SCRUB_",
+		"QUEEN_RAFT_TIMER_", "QUEEN_RAFT_KV_", "QUEEN_TIMERS_", "QUEEN_RAFT_TOKEN", "QUEEN_RAFT_TLS_", "QUEEN_RAFT_READY_LAG_"}
+	idleSettings = []string{"QUEEN_CELL_ID", "QUEEN_CONSUME_CHECKPOINT_MS", "QUEEN_CONSUME_LEADER_LEASE_MS",
+		"QUEEN_CONSUME_ROWS_PER_COMMAND", "QUEEN_RAFT_ADMIT_FWD_HOLD_MS", "QUEEN_RAFT_AUTO_REJOIN", "QUEEN_RAFT_CLIENT_OFFLOAD",
+		"QUEEN_RAFT_CLUSTER_VERSION_MS", "QUEEN_RAFT_FWD_STREAMS", "QUEEN_RAFT_LISTEN", "QUEEN_RAFT_NO_QUORUM_FAIL_MS",
+		"QUEEN_RAFT_POP_REPLY_MARGIN_MS", "QUEEN_RAFT_PROMOTE_MAX_LAG", "QUEEN_RAFT_PURGE_HOLD_S", "QUEEN_RAFT_REPLICATOR",
+		"QUEEN_RAFT_REQUEST_ID_WINDOW_S", "QUEEN_RAFT_RETENTION_SCAN_PER_S", "QUEEN_RAFT_SLOW_COMMAND_MS"}
+)
+
+// withoutEffect lists the settings that somebody has set and this build does not use.
+func withoutEffect(c *config.Config) []string {
+	var names []string
+	for _, setting := range c.Settings() {
+		if setting.Source != config.SourceDefault && isIdle(setting.Name) {
+			names = append(names, setting.Name)
+		}
+	}
+	return names
+}
+
+func isIdle(name string) bool {
+	return slices.Contains(idleSettings, name) ||
+		slices.ContainsFunc(idleFamilies, func(family string) bool { return strings.HasPrefix(name, family) })
 }
