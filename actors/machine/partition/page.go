@@ -71,5 +71,8 @@ func (p *page) appends() ([]Append, error) {
 	if walk.base != p.end || walk.stamp != p.lastStamp {
 		return nil, fmt.Errorf("read page %d: references end at %d: %w", p.base, walk.base, ErrBadPage)
 	}
+	if list[0].StampMicros != p.firstStamp {
+		return nil, fmt.Errorf("read page %d: its first append has the stamp %d: %w", p.base, list[0].StampMicros, ErrBadPage)
+	}
 	return list, nil
 }
