@@ -10,10 +10,10 @@ import (
 const (
 	// diskPerLive is the promise: disk stays below so many times the live bytes plus a constant.
 	diskPerLive = 2
-	// diskConstant is what stands beside the messages, whatever there is of them: 512 MiB of nearly dead buckets, which
+	// diskConstant is what stands beside the messages, whatever there is of them: 256 MiB of nearly dead buckets, which
 	// the broker leaves in peace before it moves what is left in them, the open bucket and those that wait to be sealed,
 	// the tables and memtable logs of the main database, and the log with its open file.
-	diskConstant = 1 << 30
+	diskConstant = 768 << 20
 	// memorySlack and memoryGrowth bound the least own memory in the last quarter by the least in the second: what lies in
 	// between is garbage that waits for the collector, and memtables. A quarter shorter than settled is still filling its
 	// caches and says nothing about memory.
