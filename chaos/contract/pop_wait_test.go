@@ -30,6 +30,13 @@ func needWoken(t *testing.T, waiting parked, ids ...string) harness.PopReply {
 	return popped
 }
 
+// parkPinned starts a pop of one partition that waits.
+func parkPinned(queue, partition string) parked {
+	waiting := make(parked, 1)
+	go func() { waiting <- suite.client.PopPartition(queue, partition, "wait=true&timeout=30000") }()
+	return waiting
+}
+
 func TestLongPollLastsItsTimeout_5_7(t *testing.T) {
 	t.Parallel()
 	queue := uniqueName(t)
@@ -61,8 +68,7 @@ func TestAppendWakesAParkedPop_5_7(t *testing.T) {
 	})
 	t.Run("pinned on a missing queue, which the push creates", func(t *testing.T) {
 		queue := uniqueName(t)
-		waiting := make(parked, 1)
-		go func() { waiting <- suite.client.PopPartition(queue, "p", "wait=true&timeout=30000") }()
+		waiting := parkPinned(queue, "p")
 		pushOne(t, suite.client, harness.Item{Queue: queue, Partition: "other", Payload: 1, TransactionID: "no"})
 		pushOne(t, suite.client, harness.Item{Queue: queue, Partition: "p", Payload: 1, TransactionID: "t"})
 		needWoken(t, waiting, "t")
@@ -135,6 +141,22 @@ func TestReleaseOfALeaseWakesAParkedPop_5_7(t *testing.T) {
 		waiting := park(queue, "consumerGroup=g&subscriptionMode=all")
 		need(t, suite.client.Delete("/api/v1/consumer-groups/g/queues/"+queue), 200)
 		needWoken(t, waiting, "m0", "m1", "m2")
+	})
+	t.Run("ack, for a pinned pop", func(t *testing.T) {
+		queue := uniqueName(t)
+		pushAll(t, suite.client, numbered(queue, "p", "m", 2)...)
+		popped := suite.client.PopPartition(queue, "p", "batch=1&leaseSeconds=3600")
+		needMessages(t, popped, "m0")
+		waiting := parkPinned(queue, "p")
+		needAcked(t, suite.client.AckMessages("completed", popped.Messages...))
+		needWoken(t, waiting, "m1")
+	})
+	t.Run("expiry, for a pinned pop", func(t *testing.T) {
+		queue := uniqueName(t)
+		need(t, suite.client.Configure(queue, map[string]any{"leaseTime": 1}), 200)
+		pushOne(t, suite.client, harness.Item{Queue: queue, Partition: "p", Payload: 1, TransactionID: "t"})
+		needMessages(t, suite.client.PopPartition(queue, "p", ""), "t")
+		needWoken(t, parkPinned(queue, "p"), "t")
 	})
 	t.Run("expiry, without any push", func(t *testing.T) {
 		queue := uniqueName(t)
