@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ type testNode struct {
 	raft    *raftlog.Node
 	url     string
 	address string
+	ahead   atomic.Uint64 // microseconds that reads see the log's time ahead, so that a test can let time pass
 }
 
 // Health implements Node.
@@ -66,12 +68,15 @@ func (m testMachine) Apply(entries []raftlog.CommittedEntry) error {
 
 func (m testMachine) AppliedIndex() (index, term uint64)  { return m.broker.AppliedIndex() }
 func (m testMachine) DurablePoint() (uint64, error)       { return m.broker.DurablePoint() }
-func (l testLog) Now() uint64                             { return l.raft.Now() }
+func (l testLog) Now() uint64                             { return l.raft.Now() + l.ahead.Load() }
 func (l testLog) Leads() bool                             { return l.raft.Leads() }
 func (l testLog) Propose(p actors.Proposal) error         { return l.raft.Propose(l.proposal(&p)) }
 func (l testLog) ReadIndex(ctx context.Context) (e error) { _, e = l.raft.ReadIndex(ctx); return e }
 
-type testLog struct{ raft *raftlog.Node }
+type testLog struct {
+	raft  *raftlog.Node
+	ahead *atomic.Uint64
+}
 
 func (l testLog) proposal(p *actors.Proposal) raftlog.Proposal {
 	proposal := raftlog.Proposal{Item: p.Item, Gone: p.Gone, Dropped: p.Dropped, Weight: raftlog.Weight{Keys: p.Keys, Bytes: p.Bytes}}
@@ -121,11 +126,12 @@ func startNodeWith(t *testing.T, flushEvery time.Duration, front httpfront.Confi
 	options := raftlog.DefaultOptions(filepath.Join(dir, "raft"), 1)
 	options.Observer = n.api.Observer()
 	n.raft = must(raftlog.Open(options, testMachine{broker}))
-	broker.Start(testLog{n.raft})
+	log := testLog{n.raft, &n.ahead}
+	broker.Start(log)
 	n.api.Connect(broker)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	check(t, testLog{n.raft}.ReadIndex(ctx))
+	check(t, log.ReadIndex(ctx))
 	server.Open()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
