@@ -7,26 +7,23 @@ import (
 )
 
 // ack settles messages, single or batch (messaging 6).
-func (a *API) ack(r *httpfront.Request) {
+func (a *API) ack(r *httpfront.Request) error {
 	body, err := wire.DecodeAck(r.Body())
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	deadline, err := a.deadline(r, a.config.WriteTimeout)
 	if err == nil {
 		err = checkNames("", body.Group)
 	}
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	call := &command.Ack{Tenant: r.Tenant, Group: body.Group}
 	places := groupAcks(body.Items, call)
 	result := &command.AckResult{}
 	if result.Parts, err = a.broker.Ack(r.Tenant, call.Group, call.Parts, deadline); err != nil {
-		a.fail(r, err)
-		return
+		return err
 	}
 	verdicts := make([]wire.AckVerdict, len(body.Items))
 	for i := range body.Items {
@@ -35,6 +32,7 @@ func (a *API) ack(r *httpfront.Request) {
 	a.stats.acked(len(verdicts))
 	a.countAck(r.Tenant, call.Parts, result.Parts)
 	r.Answer(200, func(dst []byte) []byte { return wire.AppendAck(dst, verdicts) })
+	return nil
 }
 
 // ackPlace is where an item went: its part and its place there; part is -1 for an item that fails by itself.
@@ -85,11 +83,10 @@ func ackVerdict(item *wire.AckItem, place ackPlace, call *command.Ack, result *c
 }
 
 // extend prolongs a lease (messaging 7). The answer is a 200 whatever became of it.
-func (a *API) extend(r *httpfront.Request) {
+func (a *API) extend(r *httpfront.Request) error {
 	deadline, err := a.deadline(r, a.config.WriteTimeout)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	id := r.Param("leaseId")
 	lease, ok := wire.ParseUUID(id)
@@ -99,10 +96,10 @@ func (a *API) extend(r *httpfront.Request) {
 			Tenant: r.Tenant, Lease: lease, Seconds: wire.DecodeExtend(r.Body()),
 		})
 		if err != nil {
-			a.fail(r, err)
-			return
+			return err
 		}
 		result = applied.(*command.ExtendResult)
 	}
 	r.JSONOwned(200, wire.AppendExtend(nil, id, result.Renewed, result.ExpiresMicros))
+	return nil
 }

@@ -95,11 +95,10 @@ type queueLagRow struct {
 }
 
 // queueLag answers /api/v1/analytics/queue-lag: the age of messages at their delivery.
-func (a *API) queueLag(r *httpfront.Request, w *window) {
+func (a *API) queueLag(r *httpfront.Request, w *window) error {
 	rows, _, err := a.queueBuckets(r, w)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	answer := []queueLagRow{}
 	for _, row := range rows {
@@ -113,7 +112,7 @@ func (a *API) queueLag(r *httpfront.Request, w *window) {
 		shown.AvgLagMs, shown.MaxLagMs = row.Lag()
 		answer = append(answer, shown)
 	}
-	answerJSON(r, 200, answer)
+	return answerJSON(r, 200, answer)
 }
 
 type queueOpsRow struct {
@@ -158,11 +157,10 @@ func newQueueOpsRow(w *window, row *queueBucket) queueOpsRow {
 }
 
 // queueOps answers /api/v1/analytics/queue-ops.
-func (a *API) queueOps(r *httpfront.Request, w *window) {
+func (a *API) queueOps(r *httpfront.Request, w *window) error {
 	rows, truncated, err := a.queueBuckets(r, w)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	series := make([]queueOpsRow, len(rows))
 	for i, row := range rows {
@@ -171,15 +169,15 @@ func (a *API) queueOps(r *httpfront.Request, w *window) {
 	answer := map[string]any{
 		"timeRange": w.timeRange(), "bucketMinutes": w.BucketMinutes, "series": series, "queues": queueNames(rows),
 	}
-	answerSeries(r, answer, truncated)
+	return answerSeries(r, answer, truncated)
 }
 
 // answerSeries says so when a series was cut.
-func answerSeries(r *httpfront.Request, answer map[string]any, truncated bool) {
+func answerSeries(r *httpfront.Request, answer map[string]any, truncated bool) error {
 	if truncated {
 		answer["truncated"] = true
 	}
-	answerJSON(r, 200, answer)
+	return answerJSON(r, 200, answer)
 }
 
 type parkedRow struct {
@@ -191,11 +189,10 @@ type parkedRow struct {
 }
 
 // queueParked answers /api/v1/analytics/queue-parked-replicas: pops that wait, on this node.
-func (a *API) queueParked(r *httpfront.Request, w *window) {
+func (a *API) queueParked(r *httpfront.Request, w *window) error {
 	rows, truncated, err := a.queueBuckets(r, w)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	series := make([]parkedRow, len(rows))
 	for i, row := range rows {
@@ -203,7 +200,7 @@ func (a *API) queueParked(r *httpfront.Request, w *window) {
 			Bucket: bucketTime(row.bucketMs), QueueName: row.queue, Hostname: a.config.ServerID, ParkedCount: row.parked,
 		}
 	}
-	answerSeries(r, map[string]any{
+	return answerSeries(r, map[string]any{
 		"timeRange": w.timeRange(), "bucketMinutes": w.BucketMinutes, "series": series, "replicas": a.workers(),
 	}, truncated)
 }
@@ -234,11 +231,10 @@ type retentionRow struct {
 }
 
 // retention answers /api/v1/analytics/retention.
-func (a *API) retention(r *httpfront.Request, w *window) {
+func (a *API) retention(r *httpfront.Request, w *window) error {
 	keyOf, grouped, err := a.grouping(r)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	var totals retentionCounts
 	byBucket, byKey := map[int64]*retentionCounts{}, map[string]*retentionCounts{}
@@ -253,8 +249,7 @@ func (a *API) retention(r *httpfront.Request, w *window) {
 		}
 	})
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	series := []retentionPoint{}
 	for bucketMs, counts := range byBucket {
@@ -272,7 +267,7 @@ func (a *API) retention(r *httpfront.Request, w *window) {
 		})
 		answer["rows"] = rows
 	}
-	answerJSON(r, 200, answer)
+	return answerJSON(r, 200, answer)
 }
 
 func retentionIn[K comparable](byKey map[K]*retentionCounts, key K) *retentionCounts {

@@ -127,8 +127,8 @@ func (a *API) eachStanding(r *httpfront.Request, q *query.Reads, visit func(*act
 }
 
 // listGroups shows every reader that has a cursor (messaging 10.1).
-func (a *API) listGroups(r *httpfront.Request) {
-	a.reading(r, func(q *query.Reads) error {
+func (a *API) listGroups(r *httpfront.Request) error {
+	return a.reading(r, func(q *query.Reads) error {
 		rows := []*groupRow{}
 		var last *catalog.Group
 		err := a.eachStanding(r, q, func(queue *actors.QueueView, group *catalog.Group, id uint64, head *partition.Head, s *query.Standing) error {
@@ -144,8 +144,7 @@ func (a *API) listGroups(r *httpfront.Request) {
 		for _, row := range rows {
 			row.finish()
 		}
-		answerJSON(r, 200, rows)
-		return nil
+		return answerJSON(r, 200, rows)
 	})
 }
 
@@ -166,13 +165,12 @@ type laggingRow struct {
 const minLagDefaultSeconds = 3600
 
 // lagging shows the cursors that are behind by more than minLagSeconds (messaging 10.2).
-func (a *API) lagging(r *httpfront.Request) {
+func (a *API) lagging(r *httpfront.Request) error {
 	least, err := r.QueryInt("minLagSeconds", minLagDefaultSeconds)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		rows := []laggingRow{}
 		err := a.eachStanding(r, q, func(queue *actors.QueueView, group *catalog.Group, id uint64, head *partition.Head, s *query.Standing) error {
 			if s.Backlog(head) == 0 {
@@ -194,10 +192,10 @@ func (a *API) lagging(r *httpfront.Request) {
 			})
 			return nil
 		})
-		if err == nil {
-			answerJSON(r, 200, rows)
+		if err != nil {
+			return err
 		}
-		return err
+		return answerJSON(r, 200, rows)
 	})
 }
 
@@ -226,9 +224,9 @@ type groupQueue struct {
 }
 
 // describeGroup shows where a group stands, by queue (messaging 10.3).
-func (a *API) describeGroup(r *httpfront.Request) {
+func (a *API) describeGroup(r *httpfront.Request) error {
 	name := r.Param("group")
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		queues := map[string]*groupQueue{}
 		err := a.eachStanding(r, q, func(queue *actors.QueueView, group *catalog.Group, id uint64, head *partition.Head, s *query.Standing) error {
 			if group.Name != name {
@@ -263,8 +261,7 @@ func (a *API) describeGroup(r *httpfront.Request) {
 		if len(queues) == 0 {
 			return httpfront.RefuseStatus(404, "Consumer group not found")
 		}
-		answerJSON(r, 200, queues)
-		return nil
+		return answerJSON(r, 200, queues)
 	})
 }
 
@@ -276,14 +273,13 @@ type positionRow struct {
 }
 
 // positions shows the next offsets of a group (messaging 10.7).
-func (a *API) positions(r *httpfront.Request) {
+func (a *API) positions(r *httpfront.Request) error {
 	entries, all, err := wire.DecodePositions(r.Body())
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	name := r.Param("group")
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		rows := []positionRow{}
 		if all {
 			err = a.eachStanding(r, q, func(queue *actors.QueueView, group *catalog.Group, id uint64, head *partition.Head, s *query.Standing) error {
@@ -301,10 +297,10 @@ func (a *API) positions(r *httpfront.Request) {
 		} else {
 			rows, err = a.positionsOf(r, q, name, entries)
 		}
-		if err == nil {
-			answerJSON(r, 200, map[string]any{"consumerGroup": name, "entries": rows})
+		if err != nil {
+			return err
 		}
-		return err
+		return answerJSON(r, 200, map[string]any{"consumerGroup": name, "entries": rows})
 	})
 }
 

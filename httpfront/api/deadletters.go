@@ -13,11 +13,10 @@ import (
 )
 
 // deleteMessage deletes the dead letters of an address; the log itself is immutable (messaging 11.3).
-func (a *API) deleteMessage(r *httpfront.Request) {
+func (a *API) deleteMessage(r *httpfront.Request) error {
 	deadline, err := a.deadline(r, a.config.WriteTimeout)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	address, txid := r.Param("partitionId"), r.Param("transactionId")
 	deleted := 0
@@ -26,22 +25,20 @@ func (a *API) deleteMessage(r *httpfront.Request) {
 			Tenant: r.Tenant, ByAddress: true, Partition: id, Txid: txid,
 		})
 		if err != nil {
-			a.fail(r, err)
-			return
+			return err
 		}
 		deleted = applied.(*command.DeadLetterDeleteResult).Deleted
 	}
 	if deleted == 0 {
-		answerJSON(r, 404, struct {
+		return answerJSON(r, 404, struct {
 			Success       bool   `json:"success"`
 			PartitionID   string `json:"partitionId"`
 			TransactionID string `json:"transactionId"`
 			Error         string `json:"error"`
 			Message       string `json:"message"`
 		}{false, address, txid, "Message not found", "No dead letter at this address; messages of the log cannot be deleted"})
-		return
 	}
-	answerJSON(r, 200, struct {
+	return answerJSON(r, 200, struct {
 		Success       bool   `json:"success"`
 		PartitionID   string `json:"partitionId"`
 		TransactionID string `json:"transactionId"`
@@ -63,29 +60,25 @@ func (a *API) addressedPartition(address string) (id uint64, ok bool) {
 }
 
 // purgeDeadLetters deletes the dead letters of a queue, of one group or of all (messaging 11.6).
-func (a *API) purgeDeadLetters(r *httpfront.Request) {
+func (a *API) purgeDeadLetters(r *httpfront.Request) error {
 	queue, _, err := r.QueryText("queue")
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	if queue == "" {
-		answerJSON(r, 400, struct {
+		return answerJSON(r, 400, struct {
 			Success bool   `json:"success"`
 			Error   string `json:"error"`
 			Message string `json:"message"`
 		}{false, "queue is required", "Bulk DLQ purge requires an exact queue name"})
-		return
 	}
 	group, named, err := r.QueryText("consumerGroup")
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	deadline, err := a.deadline(r, a.config.WriteTimeout)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	deleted, more := 0, true
 	for more {
@@ -93,8 +86,7 @@ func (a *API) purgeDeadLetters(r *httpfront.Request) {
 			Tenant: r.Tenant, Queue: queue, Group: group, AnyGroup: !named,
 		})
 		if err != nil {
-			a.fail(r, err)
-			return
+			return err
 		}
 		result := applied.(*command.DeadLetterDeleteResult)
 		deleted, more = deleted+result.Deleted, result.More
@@ -108,22 +100,22 @@ func (a *API) purgeDeadLetters(r *httpfront.Request) {
 	if named {
 		answer.ConsumerGroup = &group
 	}
-	answerJSON(r, 200, answer)
+	return answerJSON(r, 200, answer)
 }
 
 // replayDeadLetter and retryMessage are one move: a copy to the tail of the destination, the row deleted (messaging 11.5).
-func (a *API) replayDeadLetter(r *httpfront.Request) {
+func (a *API) replayDeadLetter(r *httpfront.Request) error {
 	id, ok := wire.ParseUUID(r.Param("id"))
-	a.replay(r, command.DeadLetterReplay{Row: id}, ok)
+	return a.replay(r, command.DeadLetterReplay{Row: id}, ok)
 }
 
-func (a *API) retryMessage(r *httpfront.Request) {
+func (a *API) retryMessage(r *httpfront.Request) error {
 	id, ok := a.addressedPartition(r.Param("partitionId"))
-	a.replay(r, command.DeadLetterReplay{ByAddress: true, Partition: id, Txid: r.Param("transactionId")}, ok)
+	return a.replay(r, command.DeadLetterReplay{ByAddress: true, Partition: id, Txid: r.Param("transactionId")}, ok)
 }
 
-func replayGone(r *httpfront.Request) {
-	answerJSON(r, 404, struct {
+func replayGone(r *httpfront.Request) error {
+	return answerJSON(r, 404, struct {
 		Success bool   `json:"success"`
 		Result  string `json:"result"`
 		Error   string `json:"error"`
@@ -144,32 +136,27 @@ type replayAnswer struct {
 
 // replay checks the body first, so that a bad one is refused alike whether or not the address is one; addressed tells that
 // it is.
-func (a *API) replay(r *httpfront.Request, call command.DeadLetterReplay, addressed bool) {
+func (a *API) replay(r *httpfront.Request, call command.DeadLetterReplay, addressed bool) error {
 	deadline, err := a.deadline(r, a.config.WriteTimeout)
 	if err == nil {
 		err = a.prepareReplay(r, &call)
 	}
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	if !addressed {
-		replayGone(r)
-		return
+		return replayGone(r)
 	}
 	if refusal := a.gate.Closed(); refusal != nil {
-		r.Fail(refusal)
-		return
+		return refusal
 	}
 	applied, err := a.broker.Execute(deadline, &call)
 	if err != nil {
-		a.fail(r, err)
-		return
+		return err
 	}
 	result := applied.(*command.DeadLetterReplayResult)
 	if result.Outcome == command.ReplayGone {
-		replayGone(r)
-		return
+		return replayGone(r)
 	}
 	moved := result.Outcome == command.ReplayMoved
 	verdict := wire.PushVerdict{MessageID: call.MessageID, Txid: actors.ReplayTxid(result.Row), Queue: result.Queue, Offset: result.Offset}
@@ -181,7 +168,7 @@ func (a *API) replay(r *httpfront.Request, call command.DeadLetterReplay, addres
 		answer.Result, verdict.Status, verdict.MessageID = "duplicate", wire.PushDuplicate, uuid.Nil
 	}
 	answer.ReplayedAs = wire.AppendPushVerdict(nil, 0, &verdict)
-	answerJSON(r, 200, answer)
+	return answerJSON(r, 200, answer)
 }
 
 func (a *API) prepareReplay(r *httpfront.Request, call *command.DeadLetterReplay) error {

@@ -44,21 +44,19 @@ type signaturesAnswer struct {
 }
 
 // deadLetterSignatures answers /api/v1/analytics/dlq-signatures: what the newest dead letters of a queue have in common.
-func (a *API) deadLetterSignatures(r *httpfront.Request, _ *window) {
+func (a *API) deadLetterSignatures(r *httpfront.Request, _ *window) error {
 	name, named, err := r.QueryText("queue")
 	if err == nil && !named {
 		err = httpfront.Refuse(httpfront.CodeBadRequest, "queue required")
 	}
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	limit, err := r.QueryClamped("limit", signatureSample, 1, signatureSampleMax)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		var rows []*deadletter.Row
 		var total uint64
 		if queue := a.broker.Directory().Queue(r.Tenant, name); queue != nil {
@@ -71,8 +69,7 @@ func (a *API) deadLetterSignatures(r *httpfront.Request, _ *window) {
 			return err
 		}
 		answer.Queue, answer.RowsNow = name, total
-		answerJSON(r, 200, answer)
-		return nil
+		return answerJSON(r, 200, answer)
 	})
 }
 

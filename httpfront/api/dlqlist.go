@@ -87,13 +87,12 @@ func (f *deadLetterFilter) admits(row *deadletter.Row) bool {
 }
 
 // listDeadLetters shows dead letters, newest first (messaging 11.4).
-func (a *API) listDeadLetters(r *httpfront.Request) {
+func (a *API) listDeadLetters(r *httpfront.Request) error {
 	filter, err := a.deadLetterFilter(r)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		found, err := a.findDeadLetters(r, q, &filter)
 		if err != nil {
 			return err

@@ -27,11 +27,10 @@ const (
 )
 
 // fetch reads records by offset, without cursor and lease, and waits for them (messaging 13.1).
-func (a *API) fetch(r *httpfront.Request) {
+func (a *API) fetch(r *httpfront.Request) error {
 	body, err := wire.DecodeFetch(r.Body())
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	watch := r.WatchClient()
 	defer watch.Close()
@@ -49,11 +48,8 @@ func (a *API) fetch(r *httpfront.Request) {
 			final = !a.awaitStored(r, stored, waitUntil, watch.C)
 		}
 		end()
-		if err != nil {
-			a.fail(r, err)
-		}
 		if answered || err != nil {
-			return
+			return err
 		}
 	}
 }
@@ -236,13 +232,12 @@ type offsetAnswer struct {
 }
 
 // fetchOffsets finds the first record stamped at or after a time (messaging 13.2).
-func (a *API) fetchOffsets(r *httpfront.Request) {
+func (a *API) fetchOffsets(r *httpfront.Request) error {
 	entries, err := wire.DecodeFetchOffsets(r.Body())
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		answers := []offsetAnswer{}
 		for i := range entries {
 			entry := &entries[i]
@@ -267,8 +262,7 @@ func (a *API) fetchOffsets(r *httpfront.Request) {
 			}
 			answers = append(answers, answer)
 		}
-		answerJSON(r, 200, map[string]any{"entries": answers})
-		return nil
+		return answerJSON(r, 200, map[string]any{"entries": answers})
 	})
 }
 
@@ -292,13 +286,12 @@ type changedRefusal struct {
 }
 
 // changed lists the partitions that were written since an instant, in the order of their creation (messaging 13.3).
-func (a *API) changed(r *httpfront.Request) {
+func (a *API) changed(r *httpfront.Request) error {
 	entries, err := wire.DecodeChanged(r.Body())
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		answers := []any{}
 		for i := range entries {
 			answer, err := a.changedEntry(r, q, &entries[i])
@@ -311,8 +304,7 @@ func (a *API) changed(r *httpfront.Request) {
 		if err != nil {
 			return err
 		}
-		answerJSON(r, 200, map[string]any{"safeTime": micros(safe), "safeTimeDegraded": false, "entries": answers})
-		return nil
+		return answerJSON(r, 200, map[string]any{"safeTime": micros(safe), "safeTimeDegraded": false, "entries": answers})
 	})
 }
 

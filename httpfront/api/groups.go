@@ -10,33 +10,31 @@ import (
 )
 
 // deleteGroup forgets a group on all queues, deleteGroupOnQueue on one (messaging 10.4).
-func (a *API) deleteGroup(r *httpfront.Request) { a.forgetGroup(r, "", true) }
+func (a *API) deleteGroup(r *httpfront.Request) error { return a.forgetGroup(r, "", true) }
 
-func (a *API) deleteGroupOnQueue(r *httpfront.Request) { a.forgetGroup(r, r.Param("queue"), false) }
+func (a *API) deleteGroupOnQueue(r *httpfront.Request) error {
+	return a.forgetGroup(r, r.Param("queue"), false)
+}
 
-func (a *API) forgetGroup(r *httpfront.Request, queue string, all bool) {
+func (a *API) forgetGroup(r *httpfront.Request, queue string, all bool) error {
 	metadata, present, err := r.QueryBool("deleteMetadata")
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	deadline, err := a.deadline(r, a.config.WriteTimeout)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	name := r.Param("group")
 	cursors, err := a.countCursors(r, name, queue, all, deadline)
 	if err != nil {
-		a.fail(r, err)
-		return
+		return err
 	}
 	result, err := a.deleteOnAll(&command.DeleteGroup{
 		Tenant: r.Tenant, Group: name, Queue: queue, AllQueues: all, DeleteMetadata: metadata || !present,
 	}, deadline)
 	if err != nil {
-		a.fail(r, err)
-		return
+		return err
 	}
 	answer := struct {
 		Success           bool     `json:"success"`
@@ -49,7 +47,7 @@ func (a *API) forgetGroup(r *httpfront.Request, queue string, all bool) {
 	if !all {
 		answer.QueueName = &queue
 	}
-	answerJSON(r, 200, answer)
+	return answerJSON(r, 200, answer)
 }
 
 // deleteOnAll repeats a deletion until all queues are visited; each command visits a bounded number of them.
@@ -97,11 +95,11 @@ func (a *API) countCursors(r *httpfront.Request, group, queue string, all bool, 
 }
 
 // seekQueue and seekPartition move the cursors of a group to the end or to a time (messaging 10.5).
-func (a *API) seekQueue(r *httpfront.Request) { a.seek(r, nil) }
+func (a *API) seekQueue(r *httpfront.Request) error { return a.seek(r, nil) }
 
-func (a *API) seekPartition(r *httpfront.Request) {
+func (a *API) seekPartition(r *httpfront.Request) error {
 	name := r.Param("partition")
-	a.seek(r, &name)
+	return a.seek(r, &name)
 }
 
 type seekAnswer struct {
@@ -124,40 +122,35 @@ type seekMissing struct {
 	PartitionsUpdated int    `json:"partitionsUpdated"`
 }
 
-func (a *API) seek(r *httpfront.Request, partitionName *string) {
+func (a *API) seek(r *httpfront.Request, partitionName *string) error {
 	target, err := wire.DecodeSeek(r.Body())
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	deadline, err := a.deadline(r, a.config.WriteTimeout)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	call := &command.Seek{
 		Tenant: r.Tenant, Group: r.Param("group"), Queue: r.Param("queue"),
 		AllPartitions: partitionName == nil, ToEnd: target.ToEnd, TimestampMicros: target.TimestampMicros,
 	}
 	if err := checkNames(call.Queue, call.Group); err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	if partitionName != nil {
 		call.Partition = *partitionName
 	}
 	updated, err := a.seekAll(call, deadline)
 	if err != nil {
-		a.fail(r, err)
-		return
+		return err
 	}
 	if updated == 0 {
 		text := "Queue not found or has no partitions"
 		if partitionName != nil {
 			text = "Partition not found"
 		}
-		answerJSON(r, 404, seekMissing{Error: text, ConsumerGroup: call.Group, QueueName: call.Queue})
-		return
+		return answerJSON(r, 404, seekMissing{Error: text, ConsumerGroup: call.Group, QueueName: call.Queue})
 	}
 	answer := seekAnswer{
 		Success: true, ConsumerGroup: call.Group, QueueName: call.Queue, PartitionName: partitionName,
@@ -167,7 +160,7 @@ func (a *API) seek(r *httpfront.Request, partitionName *string) {
 		text := string(wire.AppendTimeMicros(nil, uint64(max(target.TimestampMicros, 0))))
 		answer.TargetTimestamp = &text
 	}
-	answerJSON(r, 200, answer)
+	return answerJSON(r, 200, answer)
 }
 
 // seekAll repeats the seek until all partitions are visited; each command visits a bounded number of them.
@@ -188,16 +181,14 @@ func (a *API) seekAll(call *command.Seek, deadline time.Time) (updated int, err 
 }
 
 // changeSubscription sets the instant of the registrations of a group (messaging 10.6).
-func (a *API) changeSubscription(r *httpfront.Request) {
+func (a *API) changeSubscription(r *httpfront.Request) error {
 	micros, err := wire.DecodeSubscription(r.Body())
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	deadline, err := a.deadline(r, a.config.WriteTimeout)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	group := r.Param("group")
 	call := command.ChangeSubscription{Tenant: r.Tenant, Group: group, TimestampMicros: micros}
@@ -206,13 +197,12 @@ func (a *API) changeSubscription(r *httpfront.Request) {
 		step := call
 		applied, err := a.broker.Execute(deadline, &step)
 		if err != nil {
-			a.fail(r, err)
-			return
+			return err
 		}
 		result := applied.(*command.ChangeSubscriptionResult)
 		updated, more, call.After = updated+result.Updated, result.More, result.Last
 	}
-	answerJSON(r, 200, struct {
+	return answerJSON(r, 200, struct {
 		Success       bool   `json:"success"`
 		ConsumerGroup string `json:"consumerGroup"`
 		NewTimestamp  string `json:"newTimestamp"`

@@ -112,7 +112,7 @@ func orEmpty[T any](list []T) []T {
 }
 
 // health answers /health: 200 when the node is ready, else 503 with the reasons.
-func (a *API) health(r *httpfront.Request) {
+func (a *API) health(r *httpfront.Request) error {
 	h := a.node.Health()
 	answer := healthAnswer{Status: "healthy", Engine: "raft", Version: h.Version, Reasons: orEmpty(h.Reasons), Raft: h.raft()}
 	status := 200
@@ -120,20 +120,21 @@ func (a *API) health(r *httpfront.Request) {
 		answer.Status, status = "settling", 503
 		r.Ctx.Response.Header.Set("Retry-After", "1")
 	}
-	answerJSON(r, status, answer)
+	return answerJSON(r, status, answer)
 }
 
 // status answers /status.
-func (a *API) status(r *httpfront.Request) {
+func (a *API) status(r *httpfront.Request) error {
 	r.JSON(200, []byte(`{"status":"ok","engine":"raft"}`))
+	return nil
 }
 
 // answerJSON encodes answers that are not on the hot path.
-func answerJSON(r *httpfront.Request, status int, answer any) {
+func answerJSON(r *httpfront.Request, status int, answer any) error {
 	body, err := json.Marshal(answer)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	r.JSONOwned(status, body)
+	return nil
 }

@@ -29,13 +29,12 @@ type livenessRow struct {
 
 // partitionLiveness answers /api/v1/analytics/partition-liveness: the queues with the most partitions, and how many of
 // these are still written to.
-func (a *API) partitionLiveness(r *httpfront.Request, w *window) {
+func (a *API) partitionLiveness(r *httpfront.Request, w *window) error {
 	limit, err := r.QueryClamped("limit", livenessRows, 1, livenessRowsMax)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		rows := []livenessRow{}
 		for _, queue := range a.sortedQueues(r) {
 			l, err := q.Liveness(queue)
@@ -49,7 +48,6 @@ func (a *API) partitionLiveness(r *httpfront.Request, w *window) {
 			})
 		}
 		slices.SortStableFunc(rows, func(x, y livenessRow) int { return cmp.Compare(y.Partitions, x.Partitions) })
-		answerJSON(r, 200, map[string]any{"capturedAt": microsOf(w.now), "rows": rows[:min(len(rows), int(limit))]})
-		return nil
+		return answerJSON(r, 200, map[string]any{"capturedAt": microsOf(w.now), "rows": rows[:min(len(rows), int(limit))]})
 	})
 }

@@ -44,10 +44,10 @@ type messageConsumer struct {
 }
 
 // describeMessage shows one message, from the log or else from its dead letter (messaging 11.2).
-func (a *API) describeMessage(r *httpfront.Request) {
+func (a *API) describeMessage(r *httpfront.Request) error {
 	id, ok := a.addressedPartition(r.Param("partitionId"))
 	txid := r.Param("transactionId")
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		missing := httpfront.RefuseStatus(404, "Message not found")
 		if !ok {
 			return missing

@@ -119,13 +119,12 @@ func queryTime(r *httpfront.Request, name string, fallback time.Time) (time.Time
 }
 
 // listMessages shows messages, newest first (messaging 11.1).
-func (a *API) listMessages(r *httpfront.Request) {
+func (a *API) listMessages(r *httpfront.Request) error {
 	filter, err := a.messageFilter(r)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		browser := &messageBrowser{api: a, q: q, filter: &filter}
 		if err := browser.choose(a.messageQueues(r, &filter)); err != nil {
 			return err

@@ -32,7 +32,7 @@ type metricsAnswer struct {
 }
 
 // metrics answers /metrics.
-func (a *API) metrics(r *httpfront.Request) {
+func (a *API) metrics(r *httpfront.Request) error {
 	health := a.node.Health()
 	answer := &metricsAnswer{
 		Uptime:   time.Since(a.stats.Started).Seconds(),
@@ -42,5 +42,5 @@ func (a *API) metrics(r *httpfront.Request) {
 		Raft:     health.raft(),
 	}
 	answer.Memory.RSS = residentBytes()
-	answerJSON(r, 200, answer)
+	return answerJSON(r, 200, answer)
 }

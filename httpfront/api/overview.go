@@ -39,8 +39,8 @@ type overviewAnswer struct {
 }
 
 // overview sums everything up (messaging 9.10).
-func (a *API) overview(r *httpfront.Request) {
-	a.reading(r, func(q *query.Reads) error {
+func (a *API) overview(r *httpfront.Request) error {
+	return a.reading(r, func(q *query.Reads) error {
 		answer := &overviewAnswer{Timestamp: nowISO()}
 		namespaces, tasks := map[string]bool{}, map[string]bool{}
 		var total query.Counts
@@ -62,8 +62,7 @@ func (a *API) overview(r *httpfront.Request) {
 		answer.Messages.messageCounts = waitingCounts(total)
 		answer.Lag.Time, answer.Lag.Offset = lag.numbers()
 		answer.Throughput.IngestedPerSecond, answer.Throughput.ProcessedPerSecond = a.stats.rates()
-		answerJSON(r, 200, answer)
-		return nil
+		return answerJSON(r, 200, answer)
 	})
 }
 
@@ -120,8 +119,8 @@ type labelRow struct {
 }
 
 // labels sums up the queues of each label that is not empty (messaging 9.10).
-func (a *API) labels(r *httpfront.Request, list, key string, labelOf func(*actors.QueueView) string) {
-	a.reading(r, func(q *query.Reads) error {
+func (a *API) labels(r *httpfront.Request, list, key string, labelOf func(*actors.QueueView) string) error {
+	return a.reading(r, func(q *query.Reads) error {
 		byName := map[string]*labelRow{}
 		for _, queue := range a.sortedQueues(r) {
 			name := labelOf(queue)
@@ -151,15 +150,14 @@ func (a *API) labels(r *httpfront.Request, list, key string, labelOf func(*actor
 		for i, row := range rows {
 			shown[i] = map[string]any{key: row.name, "queues": row.queues, "partitions": row.partitions, "messages": row.messages}
 		}
-		answerJSON(r, 200, map[string]any{list: shown})
-		return nil
+		return answerJSON(r, 200, map[string]any{list: shown})
 	})
 }
 
-func (a *API) namespaces(r *httpfront.Request) {
-	a.labels(r, "namespaces", "namespace", func(q *actors.QueueView) string { return q.Options.Namespace })
+func (a *API) namespaces(r *httpfront.Request) error {
+	return a.labels(r, "namespaces", "namespace", func(q *actors.QueueView) string { return q.Options.Namespace })
 }
 
-func (a *API) tasks(r *httpfront.Request) {
-	a.labels(r, "tasks", "task", func(q *actors.QueueView) string { return q.Options.Task })
+func (a *API) tasks(r *httpfront.Request) error {
+	return a.labels(r, "tasks", "task", func(q *actors.QueueView) string { return q.Options.Task })
 }

@@ -28,13 +28,13 @@ type popParameters struct {
 }
 
 // popQueue and popPartition are the two queue routes (messaging 5.1).
-func (a *API) popQueue(r *httpfront.Request) { a.pop(r, r.Param("queue"), "", false) }
+func (a *API) popQueue(r *httpfront.Request) error { return a.pop(r, r.Param("queue"), "", false) }
 
-func (a *API) popPartition(r *httpfront.Request) {
-	a.pop(r, r.Param("queue"), r.Param("partition"), true)
+func (a *API) popPartition(r *httpfront.Request) error {
+	return a.pop(r, r.Param("queue"), r.Param("partition"), true)
 }
 
-func (a *API) pop(r *httpfront.Request, queue, partitionName string, pinned bool) {
+func (a *API) pop(r *httpfront.Request, queue, partitionName string, pinned bool) error {
 	p, err := a.popParameters(r, pinned)
 	if err == nil {
 		longer := p.Group
@@ -44,8 +44,7 @@ func (a *API) pop(r *httpfront.Request, queue, partitionName string, pinned bool
 		err = checkNames(queue, longer)
 	}
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	p.Tenant, p.Queue, p.Pinned, p.Partition = r.Tenant, queue, pinned, partitionName
 	if p.Wait {
@@ -57,18 +56,16 @@ func (a *API) pop(r *httpfront.Request, queue, partitionName string, pinned bool
 	}
 	outcome, err := a.broker.Pop(&p.PopRequest)
 	if err != nil {
-		a.fail(r, err)
-		return
+		return err
 	}
-	a.answerPop(r, p, queue, outcome)
+	return a.answerPop(r, p, queue, outcome)
 }
 
 // discover claims over all queues of a namespace or task (messaging 5.12).
-func (a *API) discover(r *httpfront.Request) {
+func (a *API) discover(r *httpfront.Request) error {
 	p, err := a.popParameters(r, false)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	p.Wait, p.AutoBatch, p.AutoPartitions = false, false, false
 	request := &actors.DiscoverRequest{}
@@ -78,27 +75,23 @@ func (a *API) discover(r *httpfront.Request) {
 	}{"namespace": {&request.Namespace, &request.HasNamespace}, "task": {&request.Task, &request.HasTask}} {
 		text, _, err := r.QueryText(name)
 		if err != nil {
-			r.Fail(err)
-			return
+			return err
 		}
 		*field.value, *field.has = text, text != ""
 	}
 	if !request.HasNamespace && !request.HasTask {
-		r.Fail(httpfront.Refuse(httpfront.CodeBadRequest, "namespace or task is required"))
-		return
+		return httpfront.Refuse(httpfront.CodeBadRequest, "namespace or task is required")
 	}
 	if err := checkNames("", p.Group); err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	p.Tenant = r.Tenant
 	request.PopRequest = p.PopRequest
 	outcome, err := a.broker.Discover(request)
 	if err != nil {
-		a.fail(r, err)
-		return
+		return err
 	}
-	a.answerPop(r, p, "", outcome)
+	return a.answerPop(r, p, "", outcome)
 }
 
 func (a *API) popParameters(r *httpfront.Request, pinned bool) (*popParameters, error) {
@@ -231,7 +224,7 @@ func (a *API) popSubscription(r *httpfront.Request, p *popParameters) error {
 }
 
 // answerPop reads the claimed messages from this node's store and answers.
-func (a *API) answerPop(r *httpfront.Request, p *popParameters, queue string, outcome *actors.PopOutcome) {
+func (a *API) answerPop(r *httpfront.Request, p *popParameters, queue string, outcome *actors.PopOutcome) error {
 	answer := &wire.PopAnswer{Queue: queue, Group: p.Group, Lease: outcome.Lease, Conflation: outcome.Conflation || p.assumed(outcome)}
 	answer.ConflationConflict = p.askedConflation && p.conflation != answer.Conflation
 	if len(outcome.Batches) == 0 {
@@ -239,10 +232,10 @@ func (a *API) answerPop(r *httpfront.Request, p *popParameters, queue string, ou
 		a.countPop(r.Tenant, queue, nil, nil)
 		if answer.Conflation || answer.ConflationConflict {
 			r.JSONOwned(200, wire.NewPopWriter(nil, answer).End())
-			return
+			return nil
 		}
 		r.NoContent()
-		return
+		return nil
 	}
 	if p.autopilot && (outcome.AutoPartitions > 0 || outcome.AutoBatch > 0) {
 		answer.Autopilot = &wire.Autopilot{Partitions: outcome.AutoPartitions, Batch: outcome.AutoBatch}
@@ -257,7 +250,7 @@ func (a *API) answerPop(r *httpfront.Request, p *popParameters, queue string, ou
 	case err != nil:
 		a.broker.HandBack(&p.PopRequest, outcome)
 		r.Ctx.Response.Reset()
-		a.fail(r, fmt.Errorf("read claimed messages: %w", err))
+		return fmt.Errorf("read claimed messages: %w", err)
 	case p.clientGone(r):
 		a.broker.HandBack(&p.PopRequest, outcome)
 		r.Ctx.Response.ResetBody()
@@ -272,6 +265,7 @@ func (a *API) answerPop(r *httpfront.Request, p *popParameters, queue string, ou
 		a.stats.popped(a.countPop(r.Tenant, queue, outcome.Batches, delivered))
 		a.meters.pop.Update((time.Since(r.Arrived) - outcome.Waited).Seconds())
 	}
+	return nil
 }
 
 // clientGone tells whether anybody is there to receive the answer (messaging 5.5.9). A pop that waits is watched all the

@@ -21,38 +21,35 @@ type pushPlan struct {
 type itemPlace struct{ group, position uint32 }
 
 // push stores messages (messaging 4).
-func (a *API) push(r *httpfront.Request) {
+func (a *API) push(r *httpfront.Request) error {
 	items, err := wire.DecodePush(r.Body())
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	deadline, err := a.deadline(r, a.config.PushTimeout)
 	if err == nil {
 		err = a.checkPush(r, items)
 	}
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	if len(items) == 0 {
 		r.JSON(201, []byte("[]"))
-		return
+		return nil
 	}
 	plan, err := a.planPush(r, items)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	results, err := a.broker.Push(r.Tenant, plan.groups, deadline)
 	if err != nil {
-		a.fail(r, err)
-		return
+		return err
 	}
 	a.stats.pushed(len(items))
 	a.countPush(r.Tenant, plan.groups, results)
 	a.meters.push.Update(time.Since(r.Arrived).Seconds())
 	r.Answer(201, func(dst []byte) []byte { return plan.answer(dst, items, results) })
+	return nil
 }
 
 func (a *API) checkPush(r *httpfront.Request, items []wire.PushItem) error {
@@ -107,24 +104,29 @@ func (a *API) planPush(r *httpfront.Request, items []wire.PushItem) (*pushPlan, 
 const messageOverheadBytes = 32
 
 // assign finds the group of every item and returns how large each chunk will be. Items of one partition mostly stand
-// together, so the map is asked only where the names change.
+// together, so the map is asked only where the names change, and most pushes name one partition and need none.
 func (p *pushPlan) assign(items []wire.PushItem) (sizes []int) {
 	type names struct{ queue, partition string }
 	var known map[names]uint32
+	begin := func(item *wire.PushItem) uint32 {
+		p.groups = append(p.groups, command.PushGroup{Queue: item.Queue, Partition: item.Partition})
+		sizes = append(sizes, 0)
+		return uint32(len(p.groups) - 1)
+	}
 	last := uint32(0)
 	for i := range items {
 		item := &items[i]
-		if i == 0 || item.Queue != items[i-1].Queue || item.Partition != items[i-1].Partition {
+		switch {
+		case i == 0:
+			last = begin(item)
+		case item.Queue != items[i-1].Queue || item.Partition != items[i-1].Partition:
 			if known == nil {
-				known = map[names]uint32{}
+				known = map[names]uint32{{items[0].Queue, items[0].Partition}: 0}
 			}
-			key := names{item.Queue, item.Partition}
-			group, ok := known[key]
+			group, ok := known[names{item.Queue, item.Partition}]
 			if !ok {
-				group = uint32(len(p.groups))
-				known[key] = group
-				p.groups = append(p.groups, command.PushGroup{Queue: item.Queue, Partition: item.Partition})
-				sizes = append(sizes, 0)
+				group = begin(item)
+				known[names{item.Queue, item.Partition}] = group
 			}
 			last = group
 		}

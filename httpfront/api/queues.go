@@ -8,7 +8,7 @@ import (
 )
 
 // configure sets options of a queue (messaging 9.1).
-func (a *API) configure(r *httpfront.Request) {
+func (a *API) configure(r *httpfront.Request) error {
 	body, err := wire.DecodeConfigure(r.Body())
 	if err == nil {
 		err = checkNames(body.Queue, "")
@@ -17,46 +17,43 @@ func (a *API) configure(r *httpfront.Request) {
 		err = checkNames(body.Changes[i].Text, "") // labels are names too
 	}
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	deadline, err := a.deadline(r, a.config.WriteTimeout)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	applied, err := a.broker.Execute(deadline, &command.Configure{
 		Tenant: r.Tenant, Queue: body.Queue, Replace: body.Replace, Changes: body.Changes,
 	})
 	if err != nil {
-		a.fail(r, err)
-		return
+		return err
 	}
 	result := applied.(*command.ConfigureResult)
 	r.JSONOwned(200, wire.AppendConfigure(nil, &wire.ConfigureAnswer{
 		QueueID: result.QueueUUID, Queue: body.Queue, Options: result.Options,
 	}))
+	return nil
 }
 
 // deleteQueue removes a queue and everything under it (messaging 9.11).
-func (a *API) deleteQueue(r *httpfront.Request) {
+func (a *API) deleteQueue(r *httpfront.Request) error {
 	deadline, err := a.deadline(r, a.config.WriteTimeout)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	name := r.Param("queue")
 	partitions := a.partitionsOf(r.Tenant, name)
 	applied, err := a.broker.Execute(deadline, &command.DeleteQueue{Tenant: r.Tenant, Queue: name})
 	if err != nil {
-		a.fail(r, err)
-		return
+		return err
 	}
 	existed := applied.(*command.DeleteQueueResult).Existed
 	if existed {
 		a.history.Changed(r.Tenant, name, history.PartitionsDeleted, partitions)
 	}
 	r.JSONOwned(200, wire.AppendQueueDeleted(nil, name, existed))
+	return nil
 }
 
 // partitionsCounted bounds how many partitions of a queue are counted before it is deleted, for the history alone: about

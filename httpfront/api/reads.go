@@ -14,26 +14,23 @@ import (
 )
 
 // reading runs a console read over a linearizable view, within the deadline of its request (cluster 9).
-func (a *API) reading(r *httpfront.Request, read func(q *query.Reads) error) {
+func (a *API) reading(r *httpfront.Request, read func(q *query.Reads) error) error {
 	deadline, err := a.deadline(r, a.config.WriteTimeout)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	ctx, cancel := contextUntil(deadline)
 	defer cancel()
 	view, err := a.broker.View(ctx)
 	if err != nil {
-		a.fail(r, err)
-		return
+		return err
 	}
 	defer view.Close()
-	if err := read(query.New(ctx, view, a.broker.Now(), a.broker.Holds())); err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = actors.ErrDeadline
-		}
-		a.fail(r, err)
+	err = read(query.New(ctx, view, a.broker.Now(), a.broker.Holds()))
+	if errors.Is(err, context.DeadlineExceeded) {
+		return actors.ErrDeadline
 	}
+	return err
 }
 
 // micros is a time as management reads show it: microseconds in UTC, null for none (messaging 2.12).
@@ -57,13 +54,13 @@ func (o *optionsJSON) MarshalJSON() ([]byte, error) {
 
 var _ json.Marshaler = (*optionsJSON)(nil)
 
-// queueNamed finds the queue of a path, or answers the 404 of messaging 9.7.
-func (a *API) queueNamed(r *httpfront.Request) *actors.QueueView {
+// queueNamed finds the queue of a path; the error is the 404 of messaging 9.7.
+func (a *API) queueNamed(r *httpfront.Request) (*actors.QueueView, error) {
 	queue := a.broker.Directory().Queue(r.Tenant, r.Param("queue"))
 	if queue == nil {
-		r.Fail(httpfront.RefuseStatus(404, "Queue not found"))
+		return nil, httpfront.RefuseStatus(404, "Queue not found")
 	}
-	return queue
+	return queue, nil
 }
 
 // lagSeconds is the age of an instant in whole seconds.

@@ -43,7 +43,7 @@ type replicaRow struct {
 }
 
 // systemMetrics answers /api/v1/analytics/system-metrics: this node over time.
-func (a *API) systemMetrics(r *httpfront.Request, w *window) {
+func (a *API) systemMetrics(r *httpfront.Request, w *window) error {
 	samples := []*systemSample{}
 	err := a.history.EachNodeRow(w.Window, func(bucketMs int64, row *history.NodeRow) {
 		if n := len(samples); n == 0 || samples[n-1].bucketMs != bucketMs {
@@ -52,8 +52,7 @@ func (a *API) systemMetrics(r *httpfront.Request, w *window) {
 		samples[len(samples)-1].add(row)
 	})
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	for _, sample := range samples {
 		sample.Metrics = make(map[string]gaugeStat, len(sample.stats))
@@ -62,7 +61,7 @@ func (a *API) systemMetrics(r *httpfront.Request, w *window) {
 		}
 	}
 	replicas := []replicaRow{{a.workers()[0], samples}}
-	answerJSON(r, 200, map[string]any{
+	return answerJSON(r, 200, map[string]any{
 		"timeRange": w.timeRange(), "replicaCount": len(replicas), "replicas": replicas,
 		"bucketMinutes": w.BucketMinutes, "pointCount": len(samples),
 	})
@@ -106,7 +105,7 @@ type queueTotal struct {
 }
 
 // workerMetrics answers /api/v1/analytics/worker-metrics: what went through this node, in all queues of the tenant.
-func (a *API) workerMetrics(r *httpfront.Request, w *window) {
+func (a *API) workerMetrics(r *httpfront.Request, w *window) error {
 	var total history.Tally
 	byBucket, byQueue := map[int64]*history.Tally{}, map[string]*history.Tally{}
 	err := a.history.EachQueueRow(r.Tenant, w.Window, func(bucketMs int64, row *history.QueueRow) {
@@ -115,8 +114,7 @@ func (a *API) workerMetrics(r *httpfront.Request, w *window) {
 		tallyIn(byQueue, row.Queue).Add(&row.Tally)
 	})
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	series := []workerPoint{}
 	for _, bucketMs := range w.Buckets(w.now) {
@@ -125,7 +123,7 @@ func (a *API) workerMetrics(r *httpfront.Request, w *window) {
 		}
 	}
 	seconds := max(min(w.to.Sub(w.from), w.now.Sub(w.from)).Seconds(), 1)
-	answerJSON(r, 200, map[string]any{
+	return answerJSON(r, 200, map[string]any{
 		"timeRange": w.timeRange(), "bucketMinutes": w.BucketMinutes, "pointCount": len(series), "timeSeries": series,
 		"workers": a.workers(), "queues": queueTotals(byQueue, seconds),
 		"summary": newWorkerCounts(&total, seconds),

@@ -71,21 +71,20 @@ func (a *API) queuesNewestFirst(r *httpfront.Request) []*actors.QueueView {
 }
 
 // listQueues shows all queues of the tenant, newest first (messaging 9.6); lanes is the short form.
-func (a *API) listQueues(r *httpfront.Request) {
+func (a *API) listQueues(r *httpfront.Request) error {
 	stats, _, err := r.QueryText("stats")
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		if stats == "lanes" {
 			return a.listLanes(r, q)
 		}
 		rows, err := a.queueRows(r, q)
-		if err == nil {
-			answerJSON(r, 200, map[string]any{"queues": rows})
+		if err != nil {
+			return err
 		}
-		return err
+		return answerJSON(r, 200, map[string]any{"queues": rows})
 	})
 }
 
@@ -121,8 +120,7 @@ func (a *API) listLanes(r *httpfront.Request, q *query.Reads) error {
 		}
 		rows = append(rows, row)
 	}
-	answerJSON(r, 200, map[string]any{"queues": rows, "stats": "lanes"})
-	return nil
+	return answerJSON(r, 200, map[string]any{"queues": rows, "stats": "lanes"})
 }
 
 type partitionCounts struct {
@@ -164,17 +162,17 @@ type queueDetail struct {
 	RetainedBytes uint64            `json:"retainedBytes"`
 }
 
-func (a *API) describeQueue(r *httpfront.Request) {
-	queue := a.queueNamed(r)
-	if queue == nil {
-		return
-	}
-	a.reading(r, func(q *query.Reads) error {
-		detail, err := detailOf(q, queue)
-		if err == nil {
-			answerJSON(r, 200, detail)
-		}
+func (a *API) describeQueue(r *httpfront.Request) error {
+	queue, err := a.queueNamed(r)
+	if err != nil {
 		return err
+	}
+	return a.reading(r, func(q *query.Reads) error {
+		detail, err := detailOf(q, queue)
+		if err != nil {
+			return err
+		}
+		return answerJSON(r, 200, detail)
 	})
 }
 
@@ -251,15 +249,14 @@ type depthAnswer struct {
 }
 
 // depth shows the backlog of a group, or of the measuring reader (messaging 9.8).
-func (a *API) depth(r *httpfront.Request) {
+func (a *API) depth(r *httpfront.Request) error {
 	name, named, err := r.QueryText("group")
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
-	queue := a.queueNamed(r)
-	if queue == nil {
-		return
+	queue, err := a.queueNamed(r)
+	if err != nil {
+		return err
 	}
 	answer := &depthAnswer{Queue: queue.Name, Partitions: []depthRow{}}
 	if named {
@@ -268,7 +265,7 @@ func (a *API) depth(r *httpfront.Request) {
 			answer.Conflation = group.Conflation
 		}
 	}
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		err := q.EachPartition(queue.ID, 0, func(id uint64, head *partition.Head) (bool, error) {
 			return true, answer.add(q, queue, id, head)
 		})
@@ -279,8 +276,7 @@ func (a *API) depth(r *httpfront.Request) {
 		if answer.Conflation {
 			answer.EffectivePending, answer.EffectiveReady = answer.PartitionsPending, answer.PartitionsReady
 		}
-		answerJSON(r, 200, answer)
-		return nil
+		return answerJSON(r, 200, answer)
 	})
 }
 
@@ -319,12 +315,12 @@ func (d *depthAnswer) add(q *query.Reads, queue *actors.QueueView, id uint64, he
 }
 
 // sizes shows the retained bytes of each partition, of the first SizesMax ones (messaging 9.8).
-func (a *API) sizes(r *httpfront.Request) {
-	queue := a.queueNamed(r)
-	if queue == nil {
-		return
+func (a *API) sizes(r *httpfront.Request) error {
+	queue, err := a.queueNamed(r)
+	if err != nil {
+		return err
 	}
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		bytes := map[string]uint64{}
 		truncated := false
 		err := q.EachPartition(queue.ID, 0, func(id uint64, head *partition.Head) (bool, error) {
@@ -344,8 +340,7 @@ func (a *API) sizes(r *httpfront.Request) {
 		if truncated {
 			answer["truncated"] = true
 		}
-		answerJSON(r, 200, answer)
-		return nil
+		return answerJSON(r, 200, answer)
 	})
 }
 
@@ -369,18 +364,16 @@ const (
 )
 
 // listPartitions shows the partitions with the most pending messages (messaging 9.9).
-func (a *API) listPartitions(r *httpfront.Request) {
+func (a *API) listPartitions(r *httpfront.Request) error {
 	limit, err := r.QueryClamped("limit", partitionsDefault, 1, partitionsMax)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	name, named, err := r.QueryText("queue")
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		rows := []slowPartition{}
 		for _, queue := range a.queuesNewestFirst(r) {
 			if named && name != "" && queue.Name != name {
@@ -395,8 +388,7 @@ func (a *API) listPartitions(r *httpfront.Request) {
 				return err
 			}
 		}
-		answerJSON(r, 200, map[string]any{"partitions": rows})
-		return nil
+		return answerJSON(r, 200, map[string]any{"partitions": rows})
 	})
 }
 
@@ -444,8 +436,9 @@ func (p *slowPartition) describe(q *query.Reads, nowMicros uint64) error {
 }
 
 // refreshStats answers that there is nothing to refresh: counts are always current.
-func (a *API) refreshStats(r *httpfront.Request) {
+func (a *API) refreshStats(r *httpfront.Request) error {
 	r.JSON(200, []byte(`{"success":true,"refreshed":false,"engine":"raft"}`))
+	return nil
 }
 
 func nowISO() micros { return micros(time.Now().UnixMicro()) }

@@ -73,7 +73,7 @@ func (a *API) workers() []workerRow {
 }
 
 // statusSummary answers /api/v1/status: the counts of now, and what went through this node in the time range.
-func (a *API) statusSummary(r *httpfront.Request, w *window) {
+func (a *API) statusSummary(r *httpfront.Request, w *window) error {
 	answer := &statusAnswer{
 		TimeRange: w.timeRange(), BucketMinutes: w.BucketMinutes, Throughput: []throughputPoint{}, Workers: a.workers(),
 		Engine: "raft",
@@ -84,14 +84,13 @@ func (a *API) statusSummary(r *httpfront.Request, w *window) {
 		answer.Errors.AckFailed += row.Counts[history.AckFailed]
 	})
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	for _, bucketMs := range w.Buckets(w.now) {
 		answer.Throughput = append(answer.Throughput, newThroughputPoint(w, bucketMs, tallyIn(byBucket, bucketMs)))
 	}
 	answer.PointCount = len(answer.Throughput)
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		var total query.Counts
 		leases := map[uuid.UUID]bool{}
 		for _, queue := range a.sortedQueues(r) {
@@ -114,8 +113,7 @@ func (a *API) statusSummary(r *httpfront.Request, w *window) {
 		}
 		answer.Messages.messageCounts = waitingCounts(total)
 		answer.Leases.Active, answer.DeadLetterQueue.TotalMessages = len(leases), total.DeadLetters
-		answerJSON(r, 200, answer)
-		return nil
+		return answerJSON(r, 200, answer)
 	})
 }
 
@@ -129,13 +127,13 @@ func tallyIn[K comparable](byKey map[K]*history.Tally, key K) *history.Tally {
 }
 
 // statusQueues answers /api/v1/status/queues: the rows of the queue list.
-func (a *API) statusQueues(r *httpfront.Request, _ *window) {
-	a.reading(r, func(q *query.Reads) error {
+func (a *API) statusQueues(r *httpfront.Request, _ *window) error {
+	return a.reading(r, func(q *query.Reads) error {
 		rows, err := a.queueRows(r, q)
-		if err == nil {
-			answerJSON(r, 200, map[string]any{"queues": rows})
+		if err != nil {
+			return err
 		}
-		return err
+		return answerJSON(r, 200, map[string]any{"queues": rows})
 	})
 }
 
@@ -152,17 +150,17 @@ type statusQueue struct {
 }
 
 // statusOfQueue answers /api/v1/status/queues/:queue.
-func (a *API) statusOfQueue(r *httpfront.Request, _ *window) {
-	queue := a.queueNamed(r)
-	if queue == nil {
-		return
+func (a *API) statusOfQueue(r *httpfront.Request, _ *window) error {
+	queue, err := a.queueNamed(r)
+	if err != nil {
+		return err
 	}
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		detail, err := detailOf(q, queue)
 		if err != nil {
 			return err
 		}
-		answerJSON(r, 200, map[string]any{
+		return answerJSON(r, 200, map[string]any{
 			"queue": &statusQueue{
 				ID: detail.ID, Name: detail.Name, Namespace: detail.Namespace, Task: detail.Task, CreatedAt: detail.CreatedAt,
 				Priority: int64(queue.Options.Priority), Config: detail.Options, Segments: detail.Segments,
@@ -170,17 +168,16 @@ func (a *API) statusOfQueue(r *httpfront.Request, _ *window) {
 			},
 			"partitions": detail.Partitions, "totals": detail.Totals,
 		})
-		return nil
 	})
 }
 
 // statusAnalytics answers /api/v1/status/analytics: the counts of now as the only point.
-func (a *API) statusAnalytics(r *httpfront.Request, w *window) {
+func (a *API) statusAnalytics(r *httpfront.Request, w *window) error {
 	type point struct {
 		Timestamp micros         `json:"timestamp"`
 		Messages  statusMessages `json:"messages"`
 	}
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		var total query.Counts
 		for _, queue := range a.sortedQueues(r) {
 			sum, err := q.Summarize(queue)
@@ -189,10 +186,9 @@ func (a *API) statusAnalytics(r *httpfront.Request, w *window) {
 			}
 			total.Add(sum.Counts)
 		}
-		answerJSON(r, 200, map[string]any{
+		return answerJSON(r, 200, map[string]any{
 			"dataPoints": []point{{Timestamp: microsOf(w.now), Messages: statusMessages{messageCounts: waitingCounts(total)}}},
 			"interval":   "hour", "from": microsOf(w.from), "to": microsOf(w.to),
 		})
-		return nil
 	})
 }

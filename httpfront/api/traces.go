@@ -26,43 +26,38 @@ const (
 )
 
 // recordTrace stores an event about a message (state 7).
-func (a *API) recordTrace(r *httpfront.Request) {
+func (a *API) recordTrace(r *httpfront.Request) error {
 	deadline, err := a.deadline(r, a.config.WriteTimeout)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	body, err := wire.DecodeTrace(r.Body())
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	if text := traceTooLong(body); text != "" {
 		// The one place where this code is a 400: it is about one field, not about the budget of names together.
 		r.JSONOwned(400, wire.AppendEnvelope(nil, &wire.Envelope{Error: text, Code: string(httpfront.CodeNameTooLong)}))
-		return
+		return nil
 	}
 	if refusal := a.gate.Closed(); refusal != nil {
-		r.Fail(refusal)
-		return
+		return refusal
 	}
 	applied, err := a.broker.Execute(deadline, &command.Trace{
 		Tenant: r.Tenant, Partition: body.Partition, Txid: body.Txid, Group: body.Group, EventType: body.EventType,
 		Worker: a.config.ServerID, Names: body.Names, Data: httpfront.Keep(body.Data),
 	})
 	if err != nil {
-		a.fail(r, err)
-		return
+		return err
 	}
 	result := applied.(*command.TraceResult)
 	if result.Foreign {
-		answerJSON(r, 404, struct {
+		return answerJSON(r, 404, struct {
 			Success bool   `json:"success"`
 			Error   string `json:"error"`
 		}{false, "Message not found"})
-		return
 	}
-	answerJSON(r, 201, struct {
+	return answerJSON(r, 201, struct {
 		Success bool      `json:"success"`
 		TraceID uuid.UUID `json:"traceId"`
 	}{true, result.ID})
@@ -132,8 +127,8 @@ func (b *traceBudget) takes(t *trace.Stored) bool {
 }
 
 // describeTraces shows the traces of an address, newest first (state 7).
-func (a *API) describeTraces(r *httpfront.Request) {
-	a.reading(r, func(q *query.Reads) error {
+func (a *API) describeTraces(r *httpfront.Request) error {
+	return a.reading(r, func(q *query.Reads) error {
 		traces := []traceRow{}
 		var budget traceBudget
 		err := q.Traces().At(r.Tenant, r.Param("partitionId"), r.Param("transactionId"), func(t *trace.Stored) (bool, error) {
@@ -146,8 +141,7 @@ func (a *API) describeTraces(r *httpfront.Request) {
 		if err != nil {
 			return err
 		}
-		answerJSON(r, 200, map[string]any{"traces": traces})
-		return nil
+		return answerJSON(r, 200, map[string]any{"traces": traces})
 	})
 }
 
@@ -161,13 +155,12 @@ func tracePage(r *httpfront.Request, limit int64) (shown pagination, page trace.
 }
 
 // listTraces shows the traces of a name, newest first (state 7).
-func (a *API) listTraces(r *httpfront.Request) {
+func (a *API) listTraces(r *httpfront.Request) error {
 	shown, page, err := tracePage(r, tracesDefault)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		traces := []namedTraceRow{}
 		var budget traceBudget
 		total, err := q.Traces().Named(r.Tenant, r.Param("traceName"), page, func(t *trace.Stored) (bool, error) {
@@ -180,8 +173,7 @@ func (a *API) listTraces(r *httpfront.Request) {
 		if err != nil {
 			return err
 		}
-		answerJSON(r, 200, map[string]any{"traces": traces, "total": total, "pagination": shown})
-		return nil
+		return answerJSON(r, 200, map[string]any{"traces": traces, "total": total, "pagination": shown})
 	})
 }
 
@@ -193,13 +185,12 @@ type traceNameRow struct {
 }
 
 // listTraceNames shows the names of traces, the most recently seen first (state 7).
-func (a *API) listTraceNames(r *httpfront.Request) {
+func (a *API) listTraceNames(r *httpfront.Request) error {
 	shown, page, err := tracePage(r, traceNamesDefault)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		names, total, err := q.Traces().Names(r.Tenant, page)
 		if err != nil {
 			return err
@@ -208,7 +199,6 @@ func (a *API) listTraceNames(r *httpfront.Request) {
 		for i, name := range names {
 			rows[i] = traceNameRow{name.Name, name.Traces, name.Messages, micros(name.LastStampMicros)}
 		}
-		answerJSON(r, 200, map[string]any{"trace_names": rows, "total": total, "pagination": shown})
-		return nil
+		return answerJSON(r, 200, map[string]any{"trace_names": rows, "total": total, "pagination": shown})
 	})
 }

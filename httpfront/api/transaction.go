@@ -22,41 +22,37 @@ type transactionPlan struct {
 }
 
 // transaction acks, pushes and moves positions, all or nothing (messaging 8).
-func (a *API) transaction(r *httpfront.Request) {
+func (a *API) transaction(r *httpfront.Request) error {
 	answer := &wire.TransactionAnswer{ID: newID(r.Arrived)}
 	body, err := wire.DecodeTransaction(r.Body())
 	var refusal *wire.Error
 	if errors.As(err, &refusal) && refusal.RollBack {
 		answer.Reason, answer.Error = string(refusal.Code), refusal.Text
 		r.JSONOwned(200, wire.AppendTransaction(nil, answer))
-		return
+		return nil
 	}
 	if err == nil && len(body.KV)+len(body.Timers) > 0 {
 		err = httpfront.Refuse(httpfront.CodeBadRequest, "kv and timers in a transaction are not available yet")
 	}
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	deadline, err := a.deadline(r, a.config.WriteTimeout)
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	plan, err := a.planTransaction(r, body)
 	if err != nil {
-		a.failTransaction(r, answer, err)
-		return
+		return a.failTransaction(r, answer, err)
 	}
 	if len(plan.call.Pushes) > transactionMaxPartitions {
 		answer.Reason, answer.Error = "too_large", "the transaction pushes to too many partitions"
 		r.JSONOwned(200, wire.AppendTransaction(nil, answer))
-		return
+		return nil
 	}
 	applied, err := a.broker.Execute(deadline, plan.call)
 	if err != nil {
-		a.failTransaction(r, answer, err)
-		return
+		return a.failTransaction(r, answer, err)
 	}
 	result := applied.(*command.TransactionResult)
 	plan.fill(answer, body, result)
@@ -64,10 +60,11 @@ func (a *API) transaction(r *httpfront.Request) {
 		a.stats.transacted(a.countTransaction(plan.call, result))
 	}
 	r.JSONOwned(200, wire.AppendTransaction(nil, answer))
+	return nil
 }
 
 // failTransaction answers a refusal in the body of 8.4 where messaging 8.5 wants it so.
-func (a *API) failTransaction(r *httpfront.Request, answer *wire.TransactionAnswer, err error) {
+func (a *API) failTransaction(r *httpfront.Request, answer *wire.TransactionAnswer, err error) error {
 	var refusal *httpfront.Error
 	switch {
 	case errors.Is(err, actors.ErrTooLarge):
@@ -78,8 +75,9 @@ func (a *API) failTransaction(r *httpfront.Request, answer *wire.TransactionAnsw
 		r.Ctx.Response.Header.Set("Retry-After", "1")
 		r.JSONOwned(refusal.HTTPStatus(), wire.AppendTransaction(nil, answer))
 	default:
-		a.fail(r, err)
+		return err
 	}
+	return nil
 }
 
 func (a *API) planTransaction(r *httpfront.Request, body *wire.Transaction) (*transactionPlan, error) {

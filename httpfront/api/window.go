@@ -31,14 +31,13 @@ func microsOf(t time.Time) micros { return micros(max(t.UnixMicro(), 0)) }
 func bucketTime(bucketMs int64) micros { return micros(max(bucketMs, 0) * 1000) }
 
 // ranged makes a handler of one that wants the time range of the request: from and to, else the last hour.
-func (a *API) ranged(handle func(r *httpfront.Request, w *window)) httpfront.Handler {
-	return func(r *httpfront.Request) {
+func ranged(handle func(r *httpfront.Request, w *window) error) handler {
+	return func(r *httpfront.Request) error {
 		w, err := parseWindow(r, time.Now())
 		if err != nil {
-			r.Fail(err)
-			return
+			return err
 		}
-		handle(r, w)
+		return handle(r, w)
 	}
 }
 

@@ -92,14 +92,13 @@ type workloadRow struct {
 const workloadRowsMax = 1000
 
 // workload answers /api/v1/analytics/workload.
-func (a *API) workload(r *httpfront.Request, w *window) {
+func (a *API) workload(r *httpfront.Request, w *window) error {
 	keyOf, grouped, err := a.grouping(r)
 	if err == nil && !grouped {
 		err = httpfront.Refuse(httpfront.CodeBadRequest, "groupBy must be namespace, task or queue")
 	}
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
 	buckets := w.Buckets(w.now)
 	place := make(map[int64]int, len(buckets))
@@ -118,10 +117,9 @@ func (a *API) workload(r *httpfront.Request, w *window) {
 		}
 	})
 	if err != nil {
-		r.Fail(err)
-		return
+		return err
 	}
-	a.reading(r, func(q *query.Reads) error {
+	return a.reading(r, func(q *query.Reads) error {
 		for _, queue := range a.sortedQueues(r) {
 			summary, err := q.Summarize(queue)
 			if err != nil {
@@ -131,8 +129,7 @@ func (a *API) workload(r *httpfront.Request, w *window) {
 			sums.of(keyOf(queue.Name)).addNow(summary)
 		}
 		tenant.finish(w)
-		answerJSON(r, 200, map[string]any{"rows": sums.rows(w), "tenant": tenant, "buckets": bucketTimes(buckets)})
-		return nil
+		return answerJSON(r, 200, map[string]any{"rows": sums.rows(w), "tenant": tenant, "buckets": bucketTimes(buckets)})
 	})
 }
 
