@@ -44,6 +44,7 @@ type conn struct {
 	net.Conn // the plain or the TLS connection
 	tcp      *net.TCPConn
 	owner    *listener
+	ahead    *readAhead // nil with TLS
 	// heard is set once something was received.
 	heard atomic.Bool
 	// linger asks Close to read on first. afterClose runs once when the connection ends.
@@ -78,7 +79,7 @@ var errClientClosed = errors.New("unexpected EOF: the client closed the connecti
 
 // Read reads from the client. A body that falls behind its pace ends with a timeout.
 func (c *conn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
+	n, err := c.read(b)
 	if n > 0 && !c.heard.Load() {
 		c.heard.Store(true)
 	}
@@ -91,6 +92,19 @@ func (c *conn) Read(b []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+func (c *conn) read(b []byte) (int, error) {
+	if c.ahead == nil {
+		return c.Conn.Read(b)
+	}
+	if n := c.ahead.rest(b); n > 0 {
+		return n, nil
+	}
+	if len(b) == 1 {
+		return c.ahead.first(b)
+	}
+	return c.Conn.Read(b)
 }
 
 // SetReadDeadline is how the library begins to read something: a request, which ends the answer before it, or a body.

@@ -147,7 +147,7 @@ func (s *Server) decide(header *fasthttp.RequestHeader, length int64) *pending {
 	if length == -1 {
 		bytes = chunkedBytes
 	}
-	decided.enter(s.admission, bytes, Refuse(CodeOverloaded, textOverloaded))
+	decided.enter(s.admission, bytes, CodeOverloaded, textOverloaded)
 	return decided
 }
 
@@ -160,17 +160,17 @@ func (s *Server) decideBulk(found match, length int64) *pending {
 	if found.entry != nil {
 		decided.route, decided.params = found.entry, found.params
 	}
-	decided.enter(s.bulk, length, Refuse(CodeRetry, textBulk))
+	decided.enter(s.bulk, length, CodeRetry, textBulk)
 	return decided
 }
 
-// enter asks a gate for permits.
-func (p *pending) enter(gate *admission, bytes int64, full *Error) {
+// enter asks a gate for permits; code and text refuse the request when there is no room.
+func (p *pending) enter(gate *admission, bytes int64, code Code, text string) {
 	switch gate.acquire(bytes) {
 	case admitGranted:
 		p.gate, p.bytes = gate, bytes
 	case admitRefused:
-		p.refusal = full
+		p.refusal = Refuse(code, text)
 	case admitClosed:
 		p.refusal = Refuse(CodeRetry, textStopping)
 	}

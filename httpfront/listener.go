@@ -81,6 +81,8 @@ func (l *listener) wrap(tcp *net.TCPConn) *conn {
 	c := &conn{Conn: tcp, tcp: tcp, owner: l}
 	if l.tls != nil {
 		c.Conn = tls.Server(tcp, l.tls)
+	} else {
+		c.ahead = newReadAhead(tcp)
 	}
 	l.mu.Lock()
 	l.conns[c] = struct{}{}

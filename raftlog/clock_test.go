@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
 
@@ -115,4 +116,27 @@ func TestLeaderTimeNeverGoesBack(t *testing.T) {
 			last, lastMono = now, mono
 		}
 	})
+}
+
+func TestSystemClockFollowsTheClockThatCountsSuspensions(t *testing.T) {
+	boot := func() time.Duration {
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(now.Nano())
+	}
+	const checks = 20
+	last := SystemClock{}.Monotonic()
+	for end := last + checks*suspensionCheckInterval; last < end; {
+		now := SystemClock{}.Monotonic()
+		if after := boot(); now < last || now > after {
+			t.Fatalf("went from %v to %v at %v", last, now, after)
+		}
+		last = now
+	}
+	// Something may come between the two readings of one check, hardly ever between those of twenty.
+	if behind := boot() - (SystemClock{}).Monotonic(); behind > time.Second {
+		t.Errorf("behind by %v", behind)
+	}
 }

@@ -1,6 +1,8 @@
 package raftlog
 
 import (
+	"bytes"
+	"sync"
 	"time"
 
 	"queen/raftlog/command"
@@ -75,11 +77,28 @@ func (p *pending) usable(now time.Duration) bool {
 	return true
 }
 
+// scratches are buffers to encode items in. Encoded in place, an item would be copied and allocated anew with each doubling.
+var scratches = sync.Pool{New: func() any { return new([]byte) }}
+
+// scratchMaxBytes is the largest buffer that is kept for the next item.
+const scratchMaxBytes = 1 << 20
+
+func encodeItem(item *command.Item) []byte {
+	scratch := scratches.Get().(*[]byte)
+	written := command.AppendItem((*scratch)[:0], item)
+	encoded := bytes.Clone(written)
+	if cap(written) <= scratchMaxBytes {
+		*scratch = written
+		scratches.Put(scratch)
+	}
+	return encoded
+}
+
 // prepare encodes a proposal if need be and refuses what fits into no entry.
 func (o *Options) prepare(c *Proposal) (pending, error) {
 	encoded := c.Encoded
 	if encoded == nil {
-		encoded = command.AppendItem(nil, &c.Item)
+		encoded = encodeItem(&c.Item)
 	}
 	if len(encoded)+command.MaxEntryOverheadBytes > o.EntryMaxBytes ||
 		c.Weight.Keys > o.MaxEntryKeys || c.Weight.Bytes > o.MaxEntryStateBytes {

@@ -49,7 +49,7 @@ func DecodeAck(body []byte) (*Ack, error) {
 	opened := s.open('{')
 	if !opened {
 		s.value()
-		refusal = errors.New("it is not an object")
+		refusal = errNotAnObject
 	}
 	for opened && s.member() {
 		switch string(s.name) {

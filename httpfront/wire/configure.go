@@ -101,7 +101,7 @@ func DecodeConfigure(body []byte) (*Configure, error) {
 	case s.err != nil:
 		return nil, badBody(configurePrefix, s.err)
 	case !opened:
-		return nil, badBody(configurePrefix, errors.New("it is not an object"))
+		return nil, badBody(configurePrefix, errNotAnObject)
 	}
 	c := &Configure{}
 	var ok bool

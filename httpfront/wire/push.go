@@ -33,15 +33,20 @@ const bytesPerItem = 160
 // maxItemGuess bounds the first allocation of a list: the text of a body may claim anything.
 const maxItemGuess = 4096
 
+var (
+	errNotAnObject = errors.New("it is not an object")
+	errNoItems     = errors.New("missing items")
+)
+
 // DecodePush reads the body of a push. The items alias the body as their comments say. The error is an *Error with code
 // bad_body whose text begins "bad push body: " (messaging 4.3).
 func DecodePush(body []byte) ([]PushItem, error) {
 	s := newScanner(body)
 	var items []PushItem
-	refusal := errors.New("it is not an object")
+	refusal := errNotAnObject
 	opened := s.open('{')
 	if opened {
-		refusal = errors.New("missing items")
+		refusal = errNoItems
 	} else {
 		s.value()
 	}

@@ -38,7 +38,7 @@ func (s *scanner) members(members ...member) error {
 		if s.err != nil {
 			return s.err
 		}
-		return errors.New("it is not an object")
+		return errNotAnObject
 	}
 next:
 	for s.member() {

@@ -67,7 +67,7 @@ func DecodeTransaction(body []byte) (*Transaction, error) {
 		return nil, badBody(transactionPrefix, s.err)
 	}
 	if !opened {
-		return nil, badBody(transactionPrefix, errors.New("it is not an object"))
+		return nil, badBody(transactionPrefix, errNotAnObject)
 	}
 	t := &Transaction{}
 	var err error
