@@ -195,6 +195,15 @@ func (h *Handle) reset() {
 	h.behavior = h.make()
 }
 
+// Become gives the actor to another behavior, which make makes from now on. Only for an owner that is also the only
+// sender: what is in the mailbox would reach the new behavior.
+func (h *Handle) Become(make func() Behavior) {
+	h.run.Lock()
+	defer h.run.Unlock()
+	h.make = make
+	h.reset()
+}
+
 // Stop ends the actor at once. Only for an owner that is also the only sender: what is in the mailbox is lost.
 func (h *Handle) Stop() {
 	h.close()
