@@ -23,6 +23,23 @@ func TestRequestHeadIsBounded_2_11(t *testing.T) {
 	t.Parallel()
 	const headMost = 16 << 10
 	queue := uniqueName(t)
+	t.Run("request line and headers count together, to the byte", func(t *testing.T) {
+		for bytes, status := range map[int]int{headMost: 200, headMost + 1: 431} {
+			wire, err := suite.broker.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer wire.Close()
+			line, headers := "GET /health?ignored="+strings.Repeat("x", headMost/2), " HTTP/1.1\r\nHost: queen\r\nX-Ignored: "
+			head := line + headers + strings.Repeat("y", bytes-len(line)-len(headers)-len("\r\n\r\n")) + "\r\n\r\n"
+			if err := wire.Send(head); err != nil {
+				t.Fatal(err)
+			}
+			if answer := wire.Receive("GET"); answer.Status != status {
+				t.Errorf("a head of %d bytes: want %d, got %v", bytes, status, answer)
+			}
+		}
+	})
 	t.Run("a head below the limit works", func(t *testing.T) {
 		answer := suite.client.Get("/api/v1/pop/queue/" + queue + "?ignored=" + strings.Repeat("x", headMost-2048))
 		need(t, answer, 204)
@@ -121,6 +138,20 @@ func TestKeyBudgetOfNames_2_11(t *testing.T) {
 	t.Run("configure", func(t *testing.T) {
 		needEnvelope(t, suite.client.Configure(padded(prefix+"h", nameBudget+1), nil), 413, "name_too_long")
 	})
+	t.Run("transaction", func(t *testing.T) {
+		queue := padded(prefix+"i", 100)
+		fits, tooLong := padded("p", nameBudget-100), padded("p", nameBudget-100+1)
+		operation := func(partition string) map[string]any {
+			return map[string]any{"type": "push", "queue": queue, "partition": partition, "payload": 1}
+		}
+		needCommitted(t, suite.client.Transaction(operations([]any{operation(fits)})))
+		needEnvelope(t, suite.client.Transaction(operations([]any{operation(tooLong)})).Response, 413, "name_too_long")
+		position := func(group string) map[string]any {
+			return map[string]any{"positions": []any{map[string]any{"queue": queue, "partition": fits, "consumerGroup": group, "offset": 0}}}
+		}
+		needCommitted(t, suite.client.Transaction(position(fits)))
+		needEnvelope(t, suite.client.Transaction(position(tooLong)).Response, 413, "name_too_long")
+	})
 	t.Run("ack: the group", func(t *testing.T) {
 		item := harness.AckItem{TransactionID: "t", PartitionID: "1"}
 		needEnvelope(t, suite.client.Ack(padded("g", nameBudget+1), item).Response, 413, "name_too_long")
@@ -150,6 +181,11 @@ func TestTransactionIDIsBounded_2_11(t *testing.T) {
 		}
 		needEmpty(t, suite.client.Pop(queue, ""))
 	})
+	t.Run("the longest of a transaction", func(t *testing.T) {
+		other := queue + "-transaction"
+		needCommitted(t, suite.client.Transaction(operations([]any{pushOperation(other, longest)})))
+		needMessages(t, suite.client.Pop(other, ""), longest)
+	})
 	t.Run("and the whole transaction", func(t *testing.T) {
 		body := fmt.Sprintf(`{"operations":[{"type":"push","queue":%q,"payload":1,"transactionId":%q}]}`, queue, strings.Repeat("x", bytesMost+1))
 		needEnvelope(t, suite.client.Transaction(body).Response, 400, "bad_request")
@@ -171,9 +207,15 @@ func TestOneGroupOfAPushFitsOneEntry_2_11(t *testing.T) {
 		if verdict.Status != want || verdict.Index != i {
 			t.Fatalf("item %d: want %s, got %+v", i, want, verdict)
 		}
-		if want == "error" && (verdict.Offset != nil || verdict.Error == "" || !uuidV7.MatchString(verdict.MessageID)) {
-			t.Fatalf("an error item has a reason, a minted id and no offset, got %+v", verdict)
+		if want == "error" && (verdict.Error == "" || !uuidV7.MatchString(verdict.MessageID)) {
+			t.Fatalf("an error item has a reason and a minted id, got %+v", verdict)
 		}
+		row, _ := reply.Array()[i].(map[string]any)
+		needExactKeys(t, row, append([]string{"index", "message_id", "transaction_id", "queueName", "status"},
+			map[string]string{"error": "error", "queued": "offset"}[want])...)
+	}
+	if errorItem := reply.Items[2]; errorItem.TransactionID != "b1" || errorItem.QueueName != "q" {
+		t.Fatalf("got %+v", errorItem)
 	}
 	needMessages(t, client.Pop("q", "partitions=10"), "f0")
 	t.Run("the txids of a refused group are free", func(t *testing.T) {
@@ -239,8 +281,8 @@ func TestPositionsRouteTakesABoundedNumberOfEntries_2_11(t *testing.T) {
 		return `{"entries":[` + strings.TrimSuffix(strings.Repeat(`{"queue":"q"},`, count), ",") + `]}`
 	}
 	path := "/api/v1/consumer-groups/" + uniqueName(t) + "/positions"
-	need(t, suite.client.Post(path, entries(65_537)), 400)
-	need(t, suite.client.Post(path, entries(2)), 200)
+	needEnvelope(t, suite.client.Post(path, entries(65_537)), 400, "bad_request")
+	need(t, suite.client.Post(path, entries(65_536)), 200)
 }
 
 func TestPopBatchHasNoUpperCap_2_11(t *testing.T) {
