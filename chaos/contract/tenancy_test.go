@@ -11,7 +11,20 @@ import (
 const (
 	defaultTenant = "00000000-0000-0000-0000-000000000001"
 	otherTenant   = "7d9f0c7e-6a57-4b0e-9d38-1f2b3c4d5e6f"
+	refusedTenant = `{"error":"invalid x-queen-tenant header (must be a UUID)"}`
 )
+
+// 2.5: a proxy that is confirmed is not enough, and the header without one stops the start (cluster 1.1).
+func TestTenantHeaderNeedsBothSettings_2_5(t *testing.T) {
+	t.Parallel()
+	client := privateBroker(t, map[string]string{"QUEEN_KV_TRUSTED_PROXY": "true"}).Client()
+	pushOne(t, client.WithTenant(otherTenant), harness.Item{Queue: "q", Payload: 1, TransactionID: "t"})
+	needMessages(t, client.Pop("q", ""), "t")
+	result := runQueen(t, map[string]string{"QUEEN_TENANCY_HEADER": "true", "QUEEN_RAFT_DIR": t.TempDir() + "/data", "PORT": "1"}, "serve")
+	if result.code != 1 || !strings.Contains(result.stderr, `FATAL: QUEEN_TENANCY_HEADER="true": want QUEEN_KV_TRUSTED_PROXY=true`) {
+		t.Errorf("got %+v", result)
+	}
+}
 
 func TestTenantHeaderIsIgnoredUnlessEnabled_2_5(t *testing.T) {
 	t.Parallel()
@@ -27,10 +40,15 @@ func TestTenantHeaderIsIgnoredUnlessEnabled_2_5(t *testing.T) {
 	}
 }
 
+// tenancyBroker reads the header; its client speaks for the default tenant.
+func tenancyBroker(t *testing.T) *harness.Client {
+	t.Helper()
+	return privateBroker(t, map[string]string{"QUEEN_TENANCY_HEADER": "true", "QUEEN_KV_TRUSTED_PROXY": "true"}).Client()
+}
+
 func TestTenantsDoNotSeeEachOther_2_5(t *testing.T) {
 	t.Parallel()
-	broker := privateBroker(t, map[string]string{"QUEEN_TENANCY_HEADER": "true", "QUEEN_KV_TRUSTED_PROXY": "true"})
-	plain := broker.Client()
+	plain := tenancyBroker(t)
 	other := plain.WithTenant(otherTenant)
 	item := harness.Item{Queue: "q", Payload: "default", TransactionID: "t"}
 	first := pushOne(t, plain, item)
@@ -41,8 +59,18 @@ func TestTenantsDoNotSeeEachOther_2_5(t *testing.T) {
 	t.Run("a value that is no UUID is refused", func(t *testing.T) {
 		for _, value := range []string{"nope", "7d9f0c7e", strings.Repeat("0", 64)} {
 			answer := plain.WithTenant(value).Push(item)
-			needBody(t, answer.Response, 400, `{"error":"invalid x-queen-tenant header (must be a UUID)"}`)
+			needBody(t, answer.Response, 400, refusedTenant)
 		}
+	})
+	t.Run("with the same body on routes whose refusals have another shape", func(t *testing.T) {
+		nobody := plain.WithTenant("nope")
+		needBody(t, nobody.Pop("q", "").Response, 400, refusedTenant)
+		needBody(t, nobody.Post("/api/v1/fetch", `{"entries":[]}`), 400, refusedTenant)
+		needBody(t, nobody.Post(groupPath("g", "/queues/q/seek"), `{}`), 400, refusedTenant)
+		needBody(t, nobody.Get("/api/v1/resources/queues"), 400, refusedTenant)
+	})
+	t.Run("an empty value is no UUID either", func(t *testing.T) {
+		needBody(t, plain.WithTenant("").Get("/api/v1/resources/queues"), 400, refusedTenant)
 	})
 	t.Run("no header is the default tenant", func(t *testing.T) {
 		reply := plain.WithTenant(defaultTenant).Push(item)
