@@ -162,19 +162,54 @@ func otherLevels(t *testing.T, client *harness.Client, as func(string, map[strin
 			need(t, client.WithToken("garbage").Get(path), 200)
 		}
 	})
-	t.Run("HEAD has the level of GET", func(t *testing.T) {
-		need(t, client.Do(harness.Request{Method: "HEAD", Path: "/health"}), 200)
+	t.Run("HEAD where GET has no HEAD is a path that no table names", func(t *testing.T) {
+		head := harness.Request{Method: "HEAD", Path: "/status"}
+		need(t, client.Do(head), 401)
+		need(t, as("read-write", nil).Do(head), 405)
 	})
 	t.Run("write-only pushes and does nothing else", func(t *testing.T) {
 		pusher := as("write-only", nil)
 		need(t, pusher.Push(harness.Item{Queue: "w", Payload: 1}).Response, 201)
-		need(t, pusher.Pop("w", "").Response, 403)
-		need(t, pusher.Transaction(map[string]any{"operations": []any{}}).Response, 403)
+		const refusal = `{"error":"Insufficient permissions"}`
+		needBody(t, pusher.Pop("w", "").Response, 403, refusal) // in the one shape, on every route
+		needBody(t, pusher.Transaction(map[string]any{"operations": []any{}}).Response, 403, refusal)
+		needBody(t, pusher.Post("/api/v1/fetch", `{"entries":[]}`), 403, refusal)
+		needBody(t, pusher.Get("/api/v1/push"), 403, refusal) // a method the path does not have
+		needBody(t, pusher.Get("/api/v1/nowhere"), 403, refusal)
+		need(t, pusher.Get("/health"), 200)
+	})
+	t.Run("no role but read-write and admin may push and pop", func(t *testing.T) {
+		need(t, as("read-only", nil).Push(harness.Item{Queue: "w", Payload: 1}).Response, 403)
+		for _, role := range []string{"read-write", "admin"} {
+			need(t, as(role, nil).Push(harness.Item{Queue: "w", Payload: 1}).Response, 201)
+			needMessageCount(t, as(role, nil).Pop("w", "commitOnDelivery=true&batch=1"), 1)
+		}
+		need(t, as("read-write", nil).DeleteQueue("w"), 403)
+		need(t, as("admin", nil).DeleteQueue("w"), 200)
 	})
 }
 
 func producerSub(t *testing.T, as func(string, map[string]any) *harness.Client) {
 	admin := as("admin", nil)
+	t.Run("a pushed item of a transaction carries it, and so does the copy of a dead letter", func(t *testing.T) {
+		alice := as("read-write", map[string]any{"sub": "alice"})
+		push := pushOperation("subs", "t")
+		push["producerSub"] = "mallory"
+		needCommitted(t, alice.Transaction(operations([]any{push})))
+		needSub := func() harness.Message {
+			t.Helper()
+			popped := admin.Pop("subs", "leaseSeconds=60")
+			needMessageCount(t, popped, 1)
+			if sub := popped.Messages[0].ProducerSub; sub == nil || *sub != "alice" {
+				t.Fatalf("got %v", popped)
+			}
+			return popped.Messages[0]
+		}
+		needVerdicts(t, admin.AckMessages("dlq", needSub()), filed)
+		letter := firstObject(admin.Get("/api/v1/dlq?queue=subs").Object()["messages"])
+		needReplayed(t, admin.Post(fmt.Sprint("/api/v1/dlq/", letter["id"], "/replay"), nil), "moved")
+		needSub()
+	})
 	cases := []struct {
 		name string
 		sub  any
@@ -192,6 +227,27 @@ func producerSub(t *testing.T, as func(string, map[string]any) *harness.Client) 
 				t.Fatalf("want %q, got %v", c.want, popped)
 			}
 		})
+	}
+}
+
+// 2.6: HEAD has the level of GET, which shows on the metrics once JWT_SKIP_PATHS does not open them.
+func TestHeadHasTheLevelOfGet_2_6(t *testing.T) {
+	t.Parallel()
+	client := privateBroker(t, map[string]string{"JWT_ENABLED": "true", "JWT_SECRET": jwtSecret, "JWT_SKIP_PATHS": "/health"}).Client()
+	for _, method := range []string{"GET", "HEAD"} {
+		for _, path := range []string{"/metrics", "/metrics/prometheus"} {
+			request := harness.Request{Method: method, Path: path}
+			need(t, client.Do(request), 401)
+			for role, levels := range roleLevels {
+				want := 403
+				if slices.Contains(levels, levelReadOnly) {
+					want = 200
+				}
+				need(t, client.WithToken(harness.Token(jwtSecret, claims(role, nil))).Do(request), want)
+			}
+		}
+		need(t, client.Do(harness.Request{Method: method, Path: "/health"}), 200)
+		need(t, client.Do(harness.Request{Method: method, Path: "/some/page"}), 200) // the dashboard is public
 	}
 }
 

@@ -177,3 +177,40 @@ func TestTimestampWithoutAZoneIsUTC_2_12(t *testing.T) {
 		}
 	})
 }
+
+// 2.12: the other console reads that show a partition UUID, and the routes addressed by a partition, which take both forms.
+func TestPartitionUUIDOfConsoleReads_2_12(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, 4)
+	batch := s.redelivered(0, 3, 1)
+	detail := suite.client.Get(queuePath(s.queue))
+	partition, _ := firstObject(detail.Object()["partitions"])["id"].(string)
+	if !uuidAny.MatchString(partition) {
+		t.Fatalf("got %q", partition)
+	}
+	if got := suite.client.Get("/api/v1/messages/" + s.partitionID + "/m0").Text("partitionId"); got != partition {
+		t.Errorf("message detail: want partitionId %s, got %q", partition, got)
+	}
+	needVerdicts(t, batch.ack(dlqed(0, 1, 2, 3)), filed)
+	letters := s.needDeadLetters(0, 1, 2, 3)
+	for _, letter := range letters {
+		if letter.PartitionID != partition {
+			t.Errorf("dead letter: want partitionId %s, got %q", partition, letter.PartitionID)
+		}
+	}
+	raw := firstObject(suite.client.Get("/api/v1/dlq?queue=" + s.queue).Object()["messages"])
+	for _, stamp := range []string{"createdAt", "failedAt"} {
+		if text, _ := raw[stamp].(string); !isoMicros.MatchString(text) {
+			t.Errorf("dead letter: %s is %q", stamp, text)
+		}
+	}
+	for form, txids := range map[string][2]string{s.partitionID: {"m0", "m1"}, partition: {"m2", "m3"}} {
+		need(t, suite.client.Get("/api/v1/messages/"+form+"/"+txids[0]), 200)
+		needReplayed(t, suite.client.Post("/api/v1/messages/"+form+"/"+txids[0]+"/retry", nil), "moved")
+		need(t, suite.client.Delete("/api/v1/messages/"+form+"/"+txids[1]), 200)
+	}
+	s.needDeadLetters()
+	for _, unknown := range []string{"99999999-9999-4999-8999-999999999999", "987654321", "nothing"} {
+		need(t, suite.client.Get("/api/v1/messages/"+unknown+"/m0"), 404)
+	}
+}

@@ -114,6 +114,24 @@ func TestPathsWithoutARouteAnswerAsUnknown_2_3(t *testing.T) {
 	}
 }
 
+// 3, state.md, cluster.md and operations.md: the routes of what this build does not have answer as unknown ones and do
+// nothing, so that nobody takes a quota or a key for stored.
+func TestRoutesOfWhatIsNotBuiltAreUnknown_3(t *testing.T) {
+	t.Parallel()
+	for _, request := range []harness.Request{
+		{Method: "POST", Path: "/api/v1/resources/quota"}, {Method: "DELETE", Path: "/api/v1/resources/tenant"},
+		{Method: "POST", Path: "/api/v1/kv"}, {Method: "GET", Path: "/api/v1/kv/ns/key"}, {Method: "POST", Path: "/api/v1/timers"},
+		{Method: "POST", Path: "/api/v1/locks"}, {Method: "POST", Path: "/api/v1/ephemeral/push"}, {Method: "POST", Path: "/streams/v1/queries"},
+		{Method: "POST", Path: "/streams/v1/cycle"}, {Method: "GET", Path: "/api/v1/raft/members"}, {Method: "GET", Path: "/api/v1/system/backup"},
+	} {
+		answer := suite.client.Do(request)
+		needEnvelope(t, answer, 404, "no_such_route")
+		if answer.Text("path") != request.Path {
+			t.Errorf("want the path %s, got %v", request.Path, answer)
+		}
+	}
+}
+
 func TestMethodAPathDoesNotHaveAnswers405WithAllow_2_3(t *testing.T) {
 	t.Parallel()
 	methods := map[string][]string{}
