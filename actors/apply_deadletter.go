@@ -96,7 +96,7 @@ func (a *apply) replay(c *command.DeadLetterReplay) (command.Result, error) {
 	if c.HasPartition {
 		result.Partition = c.Destination
 	}
-	push, err := a.replayPush(c, row, result)
+	push, inClear, err := a.replayPush(c, row, result)
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +106,10 @@ func (a *apply) replay(c *command.DeadLetterReplay) (command.Result, error) {
 	}
 	if duplicate != nil {
 		result.Outcome, result.Offset = command.ReplayDuplicate, duplicate.Offset
+		return result, nil
+	}
+	if inClear {
+		result.Outcome = command.ReplayInClear
 		return result, nil
 	}
 	var stored command.PushGroupResult
@@ -139,9 +143,19 @@ func (a *apply) replayRow(c *command.DeadLetterReplay) (row *deadletter.Row, que
 	return row, queue, nil
 }
 
-// replayPush is the push of the copy: the original's payload, trace and producer under a txid of its own.
-func (a *apply) replayPush(c *command.DeadLetterReplay, row *deadletter.Row, to *command.DeadLetterReplayResult) (push *command.PushGroup, err error) {
+// replayPush is the push of the copy: the original's payload, trace and producer under a txid of its own. inClear tells that
+// it may not be stored like this: the destination encrypts at this point of the log, and nobody has sealed the payload.
+func (a *apply) replayPush(c *command.DeadLetterReplay, row *deadletter.Row, to *command.DeadLetterReplayResult) (push *command.PushGroup, inClear bool, err error) {
 	push = &command.PushGroup{Queue: to.Queue, Partition: to.Partition, Count: 1}
+	encrypts := false
+	err = a.inCatalog(func(m *catalog.Machine) error {
+		queue := m.Queue(c.Tenant, to.Queue)
+		encrypts = queue != nil && queue.Options.EncryptionEnabled
+		return nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
 	err = row.Stored(a.batch, func(stored []byte) error {
 		message, err := deadletter.DecodeMessage(stored)
 		if err != nil {
@@ -149,10 +163,16 @@ func (a *apply) replayPush(c *command.DeadLetterReplay, row *deadletter.Row, to 
 		}
 		message.ID = c.MessageID
 		message.Txid = ReplayTxid(row.ID)
+		if encrypts && !message.Encrypted {
+			if inClear = c.Sealed == nil; inClear {
+				return nil
+			}
+			message.Payload, message.Encrypted = c.Sealed, true
+		}
 		push.Chunk = command.AppendMessage(nil, &message)
 		return nil
 	})
-	return push, err
+	return push, inClear, err
 }
 
 // ReplayTxid is the txid of the copy of a dead letter (messaging 11.5).

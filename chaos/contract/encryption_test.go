@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -102,6 +103,15 @@ func TestNothingIsStoredForAnEncryptingQueueWithoutAKey_4_5(t *testing.T) {
 		need(t, s.client.Get(queuePath(s.queue+"-plain")), 404)
 		s.in(t).needCursor(0)
 	})
+	t.Run("a replay of a dead letter that is stored in clear", func(t *testing.T) {
+		s := s.in(t)
+		needVerdicts(t, batch.ack(dlqed(0)), filed)
+		path := "/api/v1/dlq/" + s.needDeadLetters(0)[0].ID + "/replay"
+		answer := s.client.Post(path, map[string]any{"queue": secret})
+		needEnvelope(t, answer, 503, "encryption_unavailable")
+		needRetryAfter1(t, answer)
+		s.needDeadLetters(0)
+	})
 	needEmpty(t, s.client.Pop(secret, ""))
 	if detail := queueDetail(t, s.client, secret); detail.Totals.Total != 0 {
 		t.Errorf("something was stored: %+v", detail.Totals)
@@ -126,6 +136,39 @@ func TestEncryptionFollowsTheRecordNotTheOption_4_5(t *testing.T) {
 	for _, row := range browse(t, client, "queue="+s.queue) {
 		if want := row.TransactionID == txid(1); row.IsEncrypted != want {
 			t.Errorf("%s: isEncrypted is %v", row.TransactionID, row.IsEncrypted)
+		}
+	}
+}
+
+// state.md 8.1, 8.2: a dead letter that lies in clear is encrypted on its way into a queue that encrypts, and one that is
+// encrypted moves as it is stored.
+func TestReplayIntoAnEncryptingQueueEncrypts_4_5(t *testing.T) {
+	t.Parallel()
+	broker := privateBroker(t, map[string]string{"QUEEN_ENCRYPTION_KEY": encryptionKey})
+	client := broker.Client()
+	need(t, client.Configure("secret", map[string]any{"encryptionEnabled": true}), 200)
+	for _, source := range []string{"plain", "secret"} {
+		for _, byAddress := range []bool{false, true} {
+			text, id := secretText(t), uniqueName(t)
+			pushOne(t, client, harness.Item{Queue: source, Partition: id, Payload: text, TransactionID: id})
+			popped := client.PopPartition(source, id, "leaseSeconds=300")
+			needMessages(t, popped, id)
+			needVerdicts(t, client.AckMessages("dlq", popped.Messages...), filed)
+			letter := firstObject(client.Get("/api/v1/dlq?queue=" + source).Object()["messages"])
+			address := fmt.Sprint("/api/v1/dlq/", letter["id"], "/replay")
+			if byAddress {
+				address = "/api/v1/messages/" + popped.PartitionID + "/" + id + "/retry"
+			}
+			needReplayed(t, client.Post(address, map[string]any{"queue": "secret", "partition": "moved-" + id}), "moved")
+			copied := client.PopPartition("secret", "moved-"+id, "leaseSeconds=300")
+			needMessageCount(t, copied, 1)
+			if string(copied.Messages[0].Data) != `"`+text+`"` || copied.Messages[0].DecryptError {
+				t.Errorf("%s: got %v", address, copied)
+			}
+			row := browse(t, client, "queue=secret&partition=moved-"+id)[0]
+			if !row.IsEncrypted {
+				t.Errorf("%s: the copy lies in clear", address)
+			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"queen/actors"
+	"queen/actors/machine/deadletter"
 	"queen/httpfront"
 	"queen/httpfront/wire"
 	"queen/raftlog/command"
@@ -150,11 +151,18 @@ func (a *API) replay(r *httpfront.Request, call command.DeadLetterReplay, addres
 	if refusal := a.gate.Closed(); refusal != nil {
 		return refusal
 	}
-	applied, err := a.broker.Execute(deadline, &call)
+	result, err := a.executeReplay(deadline, &call)
+	if err == nil && result.Outcome == command.ReplayInClear {
+		// What lies in clear is sealed on its way into a queue that encrypts. Where it is, and what its destination does, is
+		// known only where the command is applied, so that a second one goes out.
+		call.Row, call.ByAddress = result.Row, false
+		if call.Sealed, err = a.sealedDeadLetter(result.Row); err == nil {
+			result, err = a.executeReplay(deadline, &call)
+		}
+	}
 	if err != nil {
 		return err
 	}
-	result := applied.(*command.DeadLetterReplayResult)
 	if result.Outcome == command.ReplayGone {
 		return replayGone(r)
 	}
@@ -169,6 +177,39 @@ func (a *API) replay(r *httpfront.Request, call command.DeadLetterReplay, addres
 	}
 	answer.ReplayedAs = wire.AppendPushVerdict(nil, 0, &verdict)
 	return answerJSON(r, 200, answer)
+}
+
+func (a *API) executeReplay(deadline time.Time, call *command.DeadLetterReplay) (*command.DeadLetterReplayResult, error) {
+	applied, err := a.broker.Execute(deadline, call)
+	if err != nil {
+		return nil, err
+	}
+	return applied.(*command.DeadLetterReplayResult), nil
+}
+
+// sealedDeadLetter returns the encrypted form of a payload that is stored in clear; nil when the row is gone by now.
+func (a *API) sealedDeadLetter(id uuid.UUID) (sealed []byte, err error) {
+	view := a.broker.LocalView()
+	defer view.Close()
+	row, err := deadletter.Find(view, id)
+	if err != nil || row == nil {
+		return nil, err
+	}
+	err = row.Stored(view, func(stored []byte) error {
+		message, err := deadletter.DecodeMessage(stored)
+		if err != nil {
+			return err
+		}
+		if !a.cipher.Usable() {
+			return httpfront.Refuse(httpfront.CodeEncryptionUnavailable, "the destination asks for encryption and this node has no usable key")
+		}
+		if err := a.seal(&message); err != nil {
+			return err
+		}
+		sealed = message.Payload
+		return nil
+	})
+	return sealed, err
 }
 
 func (a *API) prepareReplay(r *httpfront.Request, call *command.DeadLetterReplay) error {

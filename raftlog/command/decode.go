@@ -249,11 +249,14 @@ func (d *decoder) deadLetterDelete() DeadLetterDelete {
 
 func (d *decoder) deadLetterReplay() DeadLetterReplay {
 	c := DeadLetterReplay{Tenant: d.uuid(), Row: d.uuid()}
-	flags := d.flags(3)
+	flags := d.flags(4)
 	c.ByAddress, c.HasQueue, c.HasPartition = bit(flags, 0), bit(flags, 1), bit(flags, 2)
 	c.Partition = d.number()
 	c.Txid, c.Queue, c.Destination = d.name(), d.name(), d.name()
 	c.MessageID = d.uuid()
+	if bit(flags, 3) {
+		c.Sealed = d.bytes()
+	}
 	return c
 }
 

@@ -227,12 +227,16 @@ func (c DeadLetterDelete) appendTo(dst []byte) []byte {
 func (c DeadLetterReplay) appendTo(dst []byte) []byte {
 	dst = appendUUID(dst, c.Tenant)
 	dst = appendUUID(dst, c.Row)
-	dst = appendFlags(dst, c.ByAddress, c.HasQueue, c.HasPartition)
+	dst = appendFlags(dst, c.ByAddress, c.HasQueue, c.HasPartition, c.Sealed != nil)
 	dst = appendNumber(dst, c.Partition)
 	dst = appendString(dst, c.Txid)
 	dst = appendString(dst, c.Queue)
 	dst = appendString(dst, c.Destination)
-	return appendUUID(dst, c.MessageID)
+	dst = appendUUID(dst, c.MessageID)
+	if c.Sealed == nil {
+		return dst
+	}
+	return appendBytes(dst, c.Sealed)
 }
 
 func (c Retain) appendTo(dst []byte) []byte {

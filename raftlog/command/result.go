@@ -173,6 +173,8 @@ const (
 	ReplayGone      ReplayOutcome = 0
 	ReplayMoved     ReplayOutcome = 1
 	ReplayDuplicate ReplayOutcome = 2
+	// ReplayInClear: the row is stored in clear and its destination encrypts; nothing happened (state 8.1).
+	ReplayInClear ReplayOutcome = 3
 )
 
 // DeadLetterReplayResult describes the move.

@@ -82,6 +82,7 @@ func sampleCommands() []namedCommand {
 		{"dead_letter_replay", DeadLetterReplay{Tenant: tenant, Row: testUUID(50), ByAddress: true, Partition: 5,
 			Txid: "t-1", Queue: "orders", HasQueue: true, Destination: "p2", HasPartition: true,
 			MessageID: testUUID(60)}},
+		{"dead_letter_replay_sealed", DeadLetterReplay{Tenant: tenant, Row: testUUID(50), MessageID: testUUID(60), Sealed: []byte(`{"encrypted":"AA=="}`)}},
 		{"retain", Retain{Partitions: []RetainPartition{{Partition: 5, MaxAppends: 1000}, {Partition: 6}}}},
 		{"sweep", Sweep{MaxKeys: 4096}},
 		{"move_chunks", MoveChunks{Bucket: 12, Partition: 5, MaxBytes: 1 << 20}},

@@ -311,6 +311,9 @@ type DeadLetterReplay struct {
 	HasPartition bool
 	// MessageID is the id of the copy.
 	MessageID uuid.UUID
+	// Sealed is the payload in its encrypted form, for a row that is stored in clear and a destination that encrypts. Without
+	// it such a row does not move: the outcome is ReplayInClear, and the sender seals the payload and asks again.
+	Sealed []byte
 }
 
 // Retain removes appends that are due from the front of partitions (messaging 15). Proposed by the leader.
