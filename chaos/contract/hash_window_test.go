@@ -16,12 +16,12 @@ func TestTxidsResolveForTheHashWindow_4_6(t *testing.T) {
 		return map[string]any{"dedupWindowSeconds": 1, "completedRetentionSeconds": completed}
 	}
 	floorless := privateBroker(t, map[string]string{"QUEEN_RAFT_TXN_WINDOW_MIN_S": "0"}).Client()
-	lapsing := newHashScene(t, floorless, short(0))
 	longer := []*scene{
 		newHashScene(t, floorless, short(3600)),
 		newHashScene(t, floorless, map[string]any{"dedupWindowSeconds": 3600, "completedRetentionSeconds": 0}),
 		newHashScene(t, suite.client, short(0)), // the floor of 900 s
 	}
+	lapsing := newHashScene(t, floorless, short(0)) // the youngest: when its hash is gone, the others are older
 	eventually(t, delivery, func() (bool, string) {
 		reply := lapsing.ackUnfenced(retried(0))
 		need(t, reply.Response, 200)
@@ -40,7 +40,6 @@ func TestTxidsResolveForTheHashWindow_4_6(t *testing.T) {
 			need(t, reply.Response, 201)
 			return reply.Items[0].Status == "queued" && *reply.Items[0].Offset == 1, fmt.Sprint(reply)
 		})
-		needVerdicts(t, s.ackUnfenced(retried(0)), kept)
 	}
 }
 
