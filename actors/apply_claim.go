@@ -28,7 +28,29 @@ type claimProgress struct {
 	result    *command.ClaimResult
 	messages  uint64 // still to take
 	bytesLeft uint64
-	members   []lease.Member
+	// full is set once a message did not fit into the payload limit: the claim ends there, and does not look for smaller
+	// ones further on.
+	full   bool
+	leased []leasedMembers
+}
+
+// leasedMembers are what the lease of a claim holds in one queue.
+type leasedMembers struct {
+	queueID uint64
+	members []lease.Member
+}
+
+func (c *claimProgress) ended() bool { return c.messages == 0 || c.full }
+
+// lease adds a member to what the claim's lease holds in a queue.
+func (c *claimProgress) lease(queueID uint64, member lease.Member) {
+	for i := range c.leased {
+		if c.leased[i].queueID == queueID {
+			c.leased[i].members = append(c.leased[i].members, member)
+			return
+		}
+	}
+	c.leased = append(c.leased, leasedMembers{queueID, []lease.Member{member}})
 }
 
 // claim reserves batches for a pop (messaging 5.5). Targets that lost their race are passed over.
@@ -36,6 +58,15 @@ func (a *apply) claim(c *command.Claim) (command.Result, error) {
 	progress := &claimProgress{Claim: c, result: &command.ClaimResult{}, messages: c.Batch, bytesLeft: claimMaxBytes}
 	for i := range c.Parts {
 		if err := a.claimPart(progress, &c.Parts[i]); err != nil {
+			return nil, err
+		}
+	}
+	for _, held := range progress.leased {
+		err := a.inLeases(held.queueID, func(t *lease.Table) error {
+			t.Grant(a.batch, c.Lease, held.members)
+			return nil
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -47,7 +78,6 @@ func (a *apply) claimPart(c *claimProgress, part *command.ClaimPart) error {
 	if err != nil || group == nil {
 		return err
 	}
-	c.members = nil
 	for _, target := range part.Targets {
 		p, err := a.target(queue, target)
 		if err != nil {
@@ -60,13 +90,7 @@ func (a *apply) claimPart(c *claimProgress, part *command.ClaimPart) error {
 			return err
 		}
 	}
-	if len(c.members) == 0 {
-		return nil
-	}
-	return a.inLeases(queue.ID, func(t *lease.Table) error {
-		t.Grant(a.batch, c.Lease, c.members)
-		return nil
-	})
+	return nil
 }
 
 // claimGroup finds the group that claims; a pinned pop of a group that nobody registered makes it.
@@ -130,8 +154,8 @@ func (a *apply) claimTarget(c *claimProgress, queue *catalog.Queue, group *catal
 	s := a.rowStep(queue, group, p, seed)
 	var failure error
 	s.step = func(row *cursor.State) bool {
-		if c.messages == 0 {
-			s.effect = rowEffect{kind: effectMissed, untilMicros: a.now}
+		if c.ended() {
+			s.effect = rowEffect{kind: effectPassedOver}
 			return false
 		}
 		var window cursor.Window
@@ -145,6 +169,8 @@ func (a *apply) claimTarget(c *claimProgress, queue *catalog.Queue, group *catal
 			Term: a.term, CommitOnDelivery: c.CommitOnDelivery, Conflating: group.Conflation,
 		})
 		switch {
+		case !claimed && c.full:
+			s.effect = rowEffect{kind: effectPassedOver}
 		case !claimed:
 			blocked := row.BlockedUntil(a.holds)
 			if blocked > a.now && window.VisibleEnd > max(row.Cursor, window.LogStart) {
@@ -175,20 +201,24 @@ func (a *apply) claimTarget(c *claimProgress, queue *catalog.Queue, group *catal
 // deliverable returns the window of a partition for a row, the end that the payload limit sets, and when more becomes
 // visible.
 func (a *apply) deliverable(queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, row *cursor.State, c *claimProgress, visibility partition.Visibility) (window cursor.Window, end, next uint64, err error) {
+	end = cursor.NoCap
 	err = a.inPartition(queue, p, func(m *partition.Machine) (err error) {
 		from := max(row.Cursor, m.LogStart())
 		window.LogStart, window.VisibleEnd, next, err = m.Visible(a.batch, from, visibility)
 		if err != nil {
 			return err
 		}
-		end = cursor.NoCap
-		if group.Conflation || window.VisibleEnd <= window.LogStart {
+		first, last, ready := row.Deliverable(a.now, window, a.holds)
+		if !ready {
 			return nil
 		}
-		end, err = m.EndWithin(a.batch, partition.ByteLimit{
-			First: window.LogStart, End: min(window.VisibleEnd, window.LogStart+min(c.messages, window.VisibleEnd)),
-			MaxBytes: c.bytesLeft, AtLeastOne: len(c.result.Batches) == 0,
-		})
+		limit := partition.ByteLimit{First: first, End: min(last, first+min(c.messages, last)), MaxBytes: c.bytesLeft}
+		if group.Conflation { // only the newest is delivered
+			limit.First, limit.End = last-1, last
+		}
+		limit.AtLeastOne = len(c.result.Batches) == 0
+		end, err = m.EndWithin(a.batch, limit)
+		c.full = end < limit.End
 		return err
 	})
 	return window, end, next, err
@@ -196,16 +226,17 @@ func (a *apply) deliverable(queue *catalog.Queue, group *catalog.Group, p *catal
 
 // gather adds a batch to the result of the claim.
 func (a *apply) gather(c *claimProgress, queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, taken cursor.ClaimOutput, expires uint64) error {
-	count := taken.Last - taken.First + 1
+	first := taken.First
 	if group.Conflation {
-		count = 1
+		first = taken.Last
 	}
+	count := taken.Last - first + 1
 	c.messages -= min(count, c.messages)
 	err := a.inPartition(queue, p, func(m *partition.Machine) error {
 		bytes := count * m.LargestPayloadBytes()
 		if bytes > unmeasuredBytes {
 			var err error
-			if bytes, err = m.PayloadBytes(a.batch, taken.First, taken.Last+1); err != nil {
+			if bytes, err = m.PayloadBytes(a.batch, first, taken.Last+1); err != nil {
 				return err
 			}
 		}
@@ -221,7 +252,7 @@ func (a *apply) gather(c *claimProgress, queue *catalog.Queue, group *catalog.Gr
 		DeliverLastOnly: group.Conflation, ExpiresMicros: expires,
 	})
 	if !c.CommitOnDelivery {
-		c.members = append(c.members, lease.Member{Group: group.ID, Partition: p.ID})
+		c.lease(queue.ID, lease.Member{Group: group.ID, Partition: p.ID})
 	}
 	return nil
 }

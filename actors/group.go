@@ -158,6 +158,7 @@ const (
 	effectNone effectKind = iota
 	effectClaimed
 	effectMissed
+	effectPassedOver // its claim had all it could take before it came to this partition
 	effectReleased
 )
 
@@ -197,6 +198,8 @@ func (g *group) step(m *rowStep) error {
 		g.schedule.Claimed(m.partition, m.effect.untilMicros, m.nowMicros)
 	case effectMissed:
 		g.schedule.Missed(m.partition, m.effect.untilMicros, m.nowMicros, m.effect.byLease)
+	case effectPassedOver:
+		g.schedule.Return(m.partition, m.nowMicros)
 	case effectReleased:
 		g.schedule.Released(m.partition, m.effect.backlog, m.effect.untilMicros, m.nowMicros)
 	}

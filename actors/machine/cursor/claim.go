@@ -25,7 +25,7 @@ type ClaimInput struct {
 	// Max is the most messages to take. A conflating claim delivers one and ignores it.
 	Max uint64
 	// MaxEnd is the first offset that the payload limit of the call leaves out; NoCap when there is no limit. A
-	// conflating claim ignores it.
+	// conflating claim takes all that is visible or nothing.
 	MaxEnd uint64
 	// Lease is the id that all partitions of the pop share; not used by a commit-on-delivery claim.
 	Lease       uuid.UUID
@@ -78,6 +78,9 @@ func (s *State) BlockedUntil(holds Holds) (instantMicros uint64) {
 func (s *State) Claim(now uint64, in ClaimInput) (out ClaimOutput, ok bool) {
 	first, end, ready := s.Deliverable(now, in.Window, in.Holds)
 	if !ready || (in.Lease == uuid.Nil && !in.CommitOnDelivery) {
+		return ClaimOutput{}, false
+	}
+	if in.Conflating && in.MaxEnd < end {
 		return ClaimOutput{}, false
 	}
 	if !in.Conflating {

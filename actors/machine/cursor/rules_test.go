@@ -73,7 +73,8 @@ func TestClaimStaysInsideItsLimits(t *testing.T) {
 		{"payload limit", 5, 3, false, 2, true},
 		{"nothing left of batch", 0, NoCap, false, 0, false},
 		{"nothing left of payload", 5, 0, false, 0, false},
-		{"conflating takes all behind the newest", 1, 1, true, 4, true},
+		{"conflating takes all behind the newest", 1, 5, true, 4, true},
+		{"conflating takes nothing when the newest does not fit", 1, 4, true, 0, false},
 	}
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {

@@ -20,7 +20,7 @@ type naiveSlot struct {
 	state   string // ready, held, reserved
 	byLease bool
 	again   bool
-	until   uint64
+	until   uint64 // of one that is or was ready: since when
 	turn    int
 }
 
@@ -30,7 +30,7 @@ func (n *naive) put(partition, until, now uint64, byLease bool) {
 		return
 	}
 	n.turn++
-	n.known[partition] = &naiveSlot{state: "ready", turn: n.turn}
+	n.known[partition] = &naiveSlot{state: "ready", turn: n.turn, until: now}
 }
 
 func (n *naive) state(partition uint64) string {
@@ -87,7 +87,24 @@ func (n *naive) released(partition uint64, backlog bool, notBefore, now uint64) 
 	}
 }
 
-func (n *naive) reserve(partition uint64) { n.known[partition] = &naiveSlot{state: "reserved"} }
+func (n *naive) reserve(partition uint64) {
+	was := naiveSlot{}
+	if slot := n.known[partition]; slot != nil {
+		was = *slot
+	}
+	n.known[partition] = &naiveSlot{state: "reserved", turn: was.turn, until: was.until}
+}
+
+// returned gives a partition that was ready its turn back.
+func (n *naive) returned(partition, now uint64) {
+	switch slot := n.known[partition]; {
+	case n.state(partition) != "reserved":
+	case slot.turn == 0:
+		n.put(partition, now, now, false)
+	default:
+		slot.state, slot.again = "ready", false
+	}
+}
 
 func (n *naive) wake(now uint64) (next uint64) {
 	var due []uint64
@@ -176,9 +193,7 @@ func TestScheduleAgreesWithNaiveModel(t *testing.T) {
 				}
 			case 10:
 				s.Return(p, now)
-				if n.state(p) == "reserved" {
-					n.put(p, now, now, false)
-				}
+				n.returned(p, now)
 			case 11:
 				if want, got := n.wake(now), s.Wake(now); got != want {
 					t.Fatalf("Wake(%d) = %d, want %d", now, got, want)
@@ -198,6 +213,15 @@ func TestScheduleAgreesWithNaiveModel(t *testing.T) {
 
 // agree compares all that both know, and checks that superseded entries stay few.
 func agree(t *rapid.T, s *Schedule, n *naive, mostReady, mostKnown int) {
+	var since []uint64
+	for _, partition := range n.ready() {
+		since = append(since, n.known[partition].until)
+	}
+	for limit := range len(since) + 2 {
+		if got := s.ReadySince(nil, limit); !slices.Equal(got, since[:min(limit, len(since))]) {
+			t.Fatalf("ready since %v, want %v up to %d", got, since, limit)
+		}
+	}
 	if s.ReadyCount() != len(n.ready()) || s.Len() != len(n.known) {
 		t.Fatalf("%d ready of %d, want %d of %d", s.ReadyCount(), s.Len(), len(n.ready()), len(n.known))
 	}
@@ -208,8 +232,9 @@ func agree(t *rapid.T, s *Schedule, n *naive, mostReady, mostKnown int) {
 			t.Fatalf("partition %d is %+v, want %+v", partition, got, want)
 		}
 	}
-	if len(s.queue) > max(64, compactAfter*(mostReady+1)) || len(s.wakeup) > max(64, compactAfter*(mostKnown+1)) {
-		t.Fatalf("%d and %d entries for %d partitions", len(s.queue), len(s.wakeup), mostKnown)
+	longest := max(len(s.line.queue), len(s.line.returned))
+	if longest > max(64, compactAfter*(mostReady+1)) || len(s.wakeup) > max(64, compactAfter*(mostKnown+1)) {
+		t.Fatalf("%d and %d entries for %d partitions", longest, len(s.wakeup), mostKnown)
 	}
 }
 
@@ -249,9 +274,11 @@ func TestScheduleForgetsSupersededEntries(t *testing.T) {
 		s.Claimed(1, now+1000, now)
 		s.Released(1, true, 0, now)
 		s.TakeOne(1)
+		s.Return(1, now)
+		s.TakeOne(1)
 	}
-	if len(s.queue) > 64 || len(s.wakeup) > 64 {
-		t.Errorf("%d turns and %d wake-ups for one partition", len(s.queue), len(s.wakeup))
+	if len(s.line.queue) > 64 || len(s.line.returned) > 64 || len(s.wakeup) > 64 {
+		t.Errorf("%d turns and %d wake-ups for one partition", len(s.line.queue), len(s.wakeup))
 	}
 }
 

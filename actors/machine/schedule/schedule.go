@@ -7,7 +7,11 @@
 // way).
 package schedule
 
-import "container/heap"
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+)
 
 type state uint8
 
@@ -24,9 +28,9 @@ type slot struct {
 	byLease bool
 	// again remembers that messages arrived while the partition was reserved.
 	again bool
-	// untilMicros is the end of a hold.
+	// untilMicros is the end of a hold; of a ready or reserved partition it is since when it has been ready.
 	untilMicros uint64
-	// turn is the position in the ready queue; older turns in the queue's slice are stale.
+	// turn is the position in the ready queue, kept while the partition is reserved; other turns in the queue are stale.
 	turn uint64
 }
 
@@ -35,10 +39,39 @@ type turn struct {
 	number    uint64
 }
 
+// line holds the ready partitions, longest ready first. A turn whose number is not its slot's is stale.
+type line struct {
+	queue []turn
+	// returned are turns that were given back, in order: few, and most of them come before what is in queue.
+	returned []turn
+}
+
+// pop takes the lowest turn out, which may be stale.
+func (l *line) pop() (first turn, ok bool) {
+	from := &l.queue
+	switch {
+	case len(l.queue)+len(l.returned) == 0:
+		return turn{}, false
+	case len(l.queue) == 0 || len(l.returned) > 0 && l.returned[0].number <= l.queue[0].number:
+		from = &l.returned
+	}
+	first = (*from)[0]
+	*from = (*from)[1:]
+	return first, true
+}
+
+// putBack puts a turn where it was.
+func (l *line) putBack(t turn) {
+	at, present := slices.BinarySearchFunc(l.returned, t, func(a, b turn) int { return cmp.Compare(a.number, b.number) })
+	if !present {
+		l.returned = slices.Insert(l.returned, at, t)
+	}
+}
+
 // Schedule belongs to one group actor. Times are Unix microseconds of leader time.
 type Schedule struct {
 	slots  map[uint64]*slot
-	queue  []turn // ready partitions, longest ready first; entries whose number is not their slot's are stale
+	line   line
 	next   uint64
 	ready  int
 	fresh  []uint64 // what has become ready since Fresh was asked
@@ -135,17 +168,43 @@ func (s *Schedule) Drop(partition uint64) {
 // Take reserves up to limit ready partitions, longest ready first.
 func (s *Schedule) Take(limit int) []uint64 {
 	var taken []uint64
-	for len(taken) < limit && len(s.queue) > 0 {
-		first := s.queue[0]
-		s.queue = s.queue[1:]
-		known := s.slots[first.partition]
-		if known == nil || known.state != ready || known.turn != first.number {
-			continue
+	for len(taken) < limit {
+		first, ok := s.line.pop()
+		if !ok {
+			break
 		}
-		s.reserve(known)
-		taken = append(taken, first.partition)
+		if known := s.live(first); known != nil {
+			s.reserve(known)
+			taken = append(taken, first.partition)
+		}
 	}
 	return taken
+}
+
+// live returns the slot whose turn it is, nil when the turn is stale.
+func (s *Schedule) live(t turn) *slot {
+	if known := s.slots[t.partition]; known != nil && known.state == ready && known.turn == t.number {
+		return known
+	}
+	return nil
+}
+
+// ReadySince appends since when the partitions that Take would reserve have been ready, longest first.
+func (s *Schedule) ReadySince(sinceMicros []uint64, limit int) []uint64 {
+	rest, last := s.line, uint64(0) // a copy: nothing is taken
+	for left := min(limit, s.ready); left > 0; {
+		first, ok := rest.pop()
+		if !ok {
+			break
+		}
+		// A turn that was given back may stand in both parts of the line.
+		if known := s.live(first); known != nil && first.number != last {
+			sinceMicros = append(sinceMicros, known.untilMicros)
+			last = first.number
+			left--
+		}
+	}
+	return sinceMicros
 }
 
 // TakeOne reserves one given partition if it is ready.
@@ -169,10 +228,19 @@ func (s *Schedule) Reserve(partition uint64) bool {
 	return s.TakeOne(partition)
 }
 
-// Return gives a reservation back that led to no claim.
+// Return gives a reservation back that led to no claim: the partition has the turn again that it had.
 func (s *Schedule) Return(partition, nowMicros uint64) {
-	if known := s.slots[partition]; known != nil && known.state == reserved {
+	known := s.slots[partition]
+	switch {
+	case known == nil || known.state != reserved:
+	case known.turn == 0: // it was absent before
 		s.hold(partition, nowMicros, nowMicros, false)
+	default:
+		known.state, known.again = ready, false
+		s.ready++
+		s.fresh = append(s.fresh, partition)
+		s.line.putBack(turn{partition, known.turn})
+		s.compact()
 	}
 }
 
@@ -227,9 +295,9 @@ func (s *Schedule) hold(partition, untilMicros, nowMicros uint64, byLease bool) 
 	known.again = false
 	if untilMicros <= nowMicros {
 		s.next++
-		*known = slot{state: ready, turn: s.next}
+		*known = slot{state: ready, turn: s.next, untilMicros: nowMicros}
 		s.ready++
-		s.queue = append(s.queue, turn{partition, s.next})
+		s.line.queue = append(s.line.queue, turn{partition, s.next})
 		s.fresh = append(s.fresh, partition)
 		s.compact()
 		return
@@ -243,16 +311,18 @@ func (s *Schedule) hold(partition, untilMicros, nowMicros uint64, byLease bool) 
 const compactAfter = 4
 
 func (s *Schedule) compact() {
-	if len(s.queue) < 64 || len(s.queue) < compactAfter*s.ready {
-		return
-	}
-	live := make([]turn, 0, s.ready)
-	for _, t := range s.queue {
-		if known := s.slots[t.partition]; known != nil && known.state == ready && known.turn == t.number {
-			live = append(live, t)
+	for _, turns := range []*[]turn{&s.line.queue, &s.line.returned} {
+		if len(*turns) < 64 || len(*turns) < compactAfter*s.ready {
+			continue
 		}
+		live := make([]turn, 0, s.ready)
+		for _, t := range *turns {
+			if s.live(t) != nil {
+				live = append(live, t)
+			}
+		}
+		*turns = live
 	}
-	s.queue = live
 }
 
 func (s *Schedule) compactWakeups() {
