@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"queen/actors/machine/catalog"
 	"queen/raftlog/command"
 )
 
@@ -110,7 +109,8 @@ type reservation struct {
 	partitions []uint64
 }
 
-// reserve asks the groups of the queues for ready partitions, as many as the pop may claim.
+// reserve asks the groups of the queues for ready partitions, as many as the pop may claim: higher priorities first, and
+// among equals the longest ready.
 func (b *Broker) reserve(r *DiscoverRequest, queues []*QueueView) (*command.Claim, []reservation) {
 	claim := &command.Claim{
 		Tenant: r.Tenant, Group: r.Group, Batch: r.Batch, LeaseMs: r.LeaseMs, CommitOnDelivery: r.CommitOnDelivery,
@@ -121,36 +121,103 @@ func (b *Broker) reserve(r *DiscoverRequest, queues []*QueueView) (*command.Clai
 	if claim.LeaseMs == 0 {
 		claim.LeaseMs = discoveryLeaseMs
 	}
-	var reserved []reservation
-	left := r.Partitions
-	for _, queue := range queues {
-		group := queue.Groups[r.Group]
-		if left == 0 || group == nil {
-			continue
+	call := &discovery{Broker: b, r: r, claim: claim, left: r.Partitions}
+	for len(queues) > 0 && call.left > 0 {
+		equals := 1
+		for equals < len(queues) && queues[equals].Options.Priority == queues[0].Options.Priority {
+			equals++
 		}
-		actor, partitions := b.takeReady(r, queue, group, left)
-		if len(partitions) == 0 {
-			continue
+		if equals > 1 {
+			call.reserveLongestReady(queues[:equals])
 		}
-		left -= len(partitions)
-		reserved = append(reserved, reservation{actor, partitions})
-		part := command.ClaimPart{Queue: queue.Name}
-		for _, id := range partitions {
-			part.Targets = append(part.Targets, command.ClaimTarget{Partition: id})
+		for _, queue := range queues[:equals] {
+			call.add(queue, call.take(queue, call.left))
 		}
-		claim.Parts = append(claim.Parts, part)
+		queues = queues[equals:]
 	}
-	return claim, reserved
+	return claim, call.reserved
 }
 
-// takeReady asks a group for what is ready: it answers a pop that does not wait as soon as its scan has ended.
-func (b *Broker) takeReady(r *DiscoverRequest, queue *QueueView, group *catalog.Group, limit int) (*groupActor, []uint64) {
-	w := &waiter{limit: limit, nowMicros: b.log.Now(), offers: make(chan offer, 1)}
-	actor := b.groups.send(queue.ID, group.ID, w)
-	if actor == nil {
-		return nil, nil // the node stops
+// discovery is a discovery pop that gathers its targets.
+type discovery struct {
+	*Broker
+	r        *DiscoverRequest
+	claim    *command.Claim
+	reserved []reservation
+	left     int
+}
+
+// reserveLongestReady merges what is ready in queues of one priority. It looks before it reserves, so that no other pop misses
+// a partition in the meantime; what somebody else takes in between, or a scan has still to find, is left to the caller.
+func (d *discovery) reserveLongestReady(queues []*QueueView) {
+	type candidate struct {
+		queue       int
+		sinceMicros uint64
 	}
-	b.ensureScanned(actor, group)
-	answer, _ := b.awaitOffer(actor, w, time.Until(r.claimDeadline()), r.Gone)
-	return actor, answer.partitions
+	var candidates []candidate
+	for i, queue := range queues {
+		group := queue.Groups[d.r.Group]
+		if group == nil {
+			continue
+		}
+		ask := readySince{limit: d.left}
+		if actor := d.groups.find(queue.ID, group.ID); actor == nil || actor.Call(&ask) != nil {
+			continue // the pop itself makes the actor and has it look
+		}
+		for _, since := range ask.sinceMicros {
+			candidates = append(candidates, candidate{i, since})
+		}
+	}
+	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.sinceMicros, b.sinceMicros) })
+	candidates = candidates[:min(d.left, len(candidates))]
+	wanted, taken := make([]int, len(queues)), make([][]uint64, len(queues))
+	for _, c := range candidates {
+		wanted[c.queue]++
+	}
+	for i, queue := range queues {
+		if wanted[i] > 0 {
+			taken[i] = d.take(queue, wanted[i])
+		}
+	}
+	for _, c := range candidates {
+		if rest := taken[c.queue]; len(rest) > 0 {
+			d.add(queues[c.queue], rest[:1])
+			taken[c.queue] = rest[1:]
+		}
+	}
+}
+
+// add makes reserved partitions the next targets of the claim.
+func (d *discovery) add(queue *QueueView, partitions []uint64) {
+	if len(partitions) == 0 {
+		return
+	}
+	parts := &d.claim.Parts
+	if last := len(*parts) - 1; last < 0 || (*parts)[last].Queue != queue.Name {
+		*parts = append(*parts, command.ClaimPart{Queue: queue.Name})
+	}
+	part := &(*parts)[len(*parts)-1]
+	for _, id := range partitions {
+		part.Targets = append(part.Targets, command.ClaimTarget{Partition: id})
+	}
+}
+
+// take reserves ready partitions of a queue: its group answers a pop that does not wait as soon as its scan has ended.
+func (d *discovery) take(queue *QueueView, limit int) []uint64 {
+	group := queue.Groups[d.r.Group]
+	if limit == 0 || group == nil {
+		return nil
+	}
+	w := &waiter{limit: limit, nowMicros: d.log.Now(), offers: make(chan offer, 1)}
+	actor := d.groups.send(queue.ID, group.ID, w)
+	if actor == nil {
+		return nil // the node stops
+	}
+	d.ensureScanned(actor, group)
+	answer, _ := d.awaitOffer(actor, w, time.Until(d.r.claimDeadline()), d.r.Gone)
+	if len(answer.partitions) > 0 {
+		d.left -= len(answer.partitions)
+		d.reserved = append(d.reserved, reservation{actor, answer.partitions})
+	}
+	return answer.partitions
 }

@@ -73,6 +73,8 @@ func (g *group) Receive(message any) {
 		g.pop(m)
 	case *cancelWaiter:
 		m.removed = g.cancel(m.waiter)
+	case *readySince:
+		m.sinceMicros = g.schedule.ReadySince(nil, m.limit)
 	case *giveBack:
 		for _, partition := range m.partitions {
 			g.schedule.Return(partition, m.nowMicros)

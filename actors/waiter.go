@@ -94,6 +94,12 @@ type cancelWaiter struct {
 	removed bool
 }
 
+// readySince asks since when the partitions have been ready that a pop of so many would get now, longest first.
+type readySince struct {
+	limit       int
+	sinceMicros []uint64
+}
+
 // giveBack returns reservations that led to no claim.
 type giveBack struct {
 	partitions []uint64
