@@ -35,3 +35,38 @@ func TestEncryptedQueueReadsPlain(t *testing.T) {
 		t.Errorf("copy: got %v", copied.Response)
 	}
 }
+
+// TestPayloadThatCannotBeDecrypted: 5.3, the message is delivered with its envelope and says so; the field is absent on the
+// others, also of the same pop.
+func TestPayloadThatCannotBeDecrypted(t *testing.T) {
+	t.Parallel()
+	broker := privateBroker(t, map[string]string{"QUEEN_ENCRYPTION_KEY": strings.Repeat("0123456789abcdef", 4)})
+	client := broker.Client()
+	need(t, client.Configure("q", map[string]any{"encryptionEnabled": true, "namespace": "q"}), 200)
+	pushOne(t, client, harness.Item{Queue: "q", Payload: "old", TransactionID: "old"})
+	broker.SetEnv("QUEEN_ENCRYPTION_KEY", strings.Repeat("fedcba9876543210", 4))
+	if err := broker.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	pushOne(t, client, harness.Item{Queue: "q", Payload: "new", TransactionID: "new"})
+	pops := map[string]func(query string) harness.PopReply{
+		"wildcard":  func(query string) harness.PopReply { return client.Pop("q", query) },
+		"pinned":    func(query string) harness.PopReply { return client.PopPartition("q", "Default", query) },
+		"discovery": func(query string) harness.PopReply { return client.Discover("namespace=q&" + query) },
+	}
+	for route, pop := range pops {
+		t.Run("5.3 "+route, func(t *testing.T) {
+			popped := pop("subscriptionMode=all&consumerGroup=" + route)
+			needMessages(t, popped, "old", "new")
+			rows := popped.Object()["messages"].([]any)
+			unread, read := rows[0].(map[string]any), rows[1].(map[string]any)
+			if envelope, _ := unread["data"].(map[string]any); unread["decryptError"] != true || envelope["encrypted"] == nil {
+				t.Errorf("want the envelope, got %v", unread)
+			}
+			if _, present := read["decryptError"]; present || read["data"] != "new" {
+				t.Errorf("got %v", read)
+			}
+			needVerdicts(t, client.AckMessages("completed", popped.Messages...), released) // it can be acked like any other
+		})
+	}
+}

@@ -3,11 +3,34 @@ package contract
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"queen/chaos/contract/harness"
 )
+
+// popRoutes are the three ways to pop a queue that has no dot in its name, so that its name is its namespace (4.4). The
+// pinned one reads the partition Default.
+var popRoutes = map[string]func(queue, query string) harness.PopReply{
+	"wildcard": func(queue, query string) harness.PopReply { return suite.client.Pop(queue, query) },
+	"pinned":   func(queue, query string) harness.PopReply { return suite.client.PopPartition(queue, "Default", query) },
+	"discovery": func(queue, query string) harness.PopReply {
+		return suite.client.Discover("namespace=" + queue + "&" + query)
+	},
+}
+
+// onEveryRoute runs a subtest per route with a queue of its own that holds m0 to m2.
+func onEveryRoute(t *testing.T, run func(t *testing.T, queue string, pop func(query string) harness.PopReply)) {
+	for route, pop := range popRoutes {
+		t.Run(route, func(t *testing.T) {
+			t.Parallel()
+			queue := uniqueName(t)
+			pushAll(t, suite.client, numbered(queue, "", "m", 3)...)
+			run(t, queue, func(query string) harness.PopReply { return pop(queue, query) })
+		})
+	}
+}
 
 func TestWildcardPopCreatesAMissingQueue_5_1(t *testing.T) {
 	t.Parallel()
@@ -37,37 +60,49 @@ func TestPinnedAndDiscoveryPopsCreateNothing_5_1(t *testing.T) {
 
 func TestPopParameterRefusals_5_2(t *testing.T) {
 	t.Parallel()
-	queue := uniqueName(t)
-	pushOne(t, suite.client, harness.Item{Queue: queue, Payload: 1})
 	cases := []struct{ query, text string }{
 		{"batch=0", "batch must be a positive integer"},
 		{"batch=-1", "batch must be a positive integer"},
 		{"batch=x", "batch must be a positive integer"},
 		{"batch=1.5", "batch must be a positive integer"},
+		{"batch=", "batch must be a positive integer"},
 		{"batch=9223372036854775808", "batch must be a positive integer"},
+		{"batch=99999999999999999999", "batch must be a positive integer"},
 		{"partitions=x", "partitions must be an integer"},
+		{"partitions=1.0", "partitions must be an integer"},
 		{"timeout=x", "timeout must be an integer"},
+		{"timeout=", "timeout must be an integer"},
+		{"timeout=1e3", "timeout must be an integer"},
 		{"leaseSeconds=x", "leaseSeconds must be an integer"},
+		{"leaseSeconds=60s", "leaseSeconds must be an integer"},
 		{"autoAck=yes", "autoAck must be true, false, 1 or 0"},
 		{"commitOnDelivery=yes", "commitOnDelivery must be true, false, 1 or 0"},
+		{"autoAck=true&commitOnDelivery=", "commitOnDelivery must be true, false, 1 or 0"},
 		{"wait=yes", "wait must be true, false, 1 or 0"},
+		{"wait=True", "wait must be true, false, 1 or 0"},
+		{"wait=2", "wait must be true, false, 1 or 0"},
 		{"autopilot=yes", "autopilot must be true, false, 1 or 0"},
 		{"consumerGroup=g&conflation=yes", "conflation must be true, false, 1 or 0"},
 	}
-	for _, c := range cases {
-		t.Run(c.query, func(t *testing.T) {
-			needPopRefusal(t, suite.client.Pop(queue, c.query), c.text)
-			if c.query[:5] != "autop" { // wildcard only (5.10)
-				needPopRefusal(t, suite.client.PopPartition(queue, "Default", c.query), c.text)
+	onEveryRoute(t, func(t *testing.T, queue string, pop func(query string) harness.PopReply) {
+		for _, c := range cases {
+			if strings.HasPrefix(c.query, "autopilot") && !strings.Contains(t.Name(), "wildcard") {
+				continue // wildcard only (5.10)
+			}
+			t.Run(c.query, func(t *testing.T) { needPopRefusal(t, pop(c.query), c.text) })
+		}
+		t.Run("a negative timeout, which the text names", func(t *testing.T) {
+			refused := pop("timeout=-1")
+			if needPopRefusal(t, refused, refused.Text("error")); !strings.Contains(refused.Text("error"), "timeout") {
+				t.Fatalf("got %v", refused)
 			}
 		})
-	}
-	t.Run("a negative timeout", func(t *testing.T) { need(t, suite.client.Pop(queue, "timeout=-1").Response, 400) })
-	t.Run("a refused pop claims nothing", func(t *testing.T) {
-		popped := suite.client.Pop(queue, "")
-		if needMessageCount(t, popped, 1); popped.Messages[0].DeliveryAttempt != 1 {
-			t.Fatalf("got %v", popped)
-		}
+		t.Run("a refused pop claims nothing", func(t *testing.T) {
+			popped := pop("")
+			if needMessageCount(t, popped, 3); popped.Messages[0].DeliveryAttempt != 1 {
+				t.Fatalf("got %v", popped)
+			}
+		})
 	})
 }
 
@@ -79,18 +114,38 @@ func TestDiscoveryWithoutALabelIsRefused_5_4(t *testing.T) {
 	}
 }
 
+// TestConflationIsRefusedWithoutAGroupOrWithCommitOnDelivery_5_4: the text gives the reason and names both parameters.
 func TestConflationIsRefusedWithoutAGroupOrWithCommitOnDelivery_5_4(t *testing.T) {
 	t.Parallel()
-	queue := uniqueName(t)
-	for _, query := range []string{"conflation=true", "conflation=true&consumerGroup=__QUEUE_MODE__", "conflation=true&consumerGroup=g&autoAck=true",
-		"conflation=1&consumerGroup=g&commitOnDelivery=1"} {
-		answer := suite.client.Pop(queue, query)
-		need(t, answer.Response, 400)
-		needExactKeys(t, answer.Object(), "success", "error", "messages")
-		if answer.Text("error") == "" {
-			t.Fatalf("got %v", answer)
-		}
+	cases := []struct {
+		query string
+		named []string
+	}{
+		{"conflation=true", []string{"conflation", "consumerGroup"}},
+		{"conflation=true&consumerGroup=__QUEUE_MODE__", []string{"conflation", "consumerGroup"}},
+		{"conflation=true&consumerGroup=g&autoAck=true", []string{"conflation", "autoAck"}},
+		{"conflation=1&consumerGroup=g&commitOnDelivery=1", []string{"conflation", "commitOnDelivery"}},
+		{"conflation=true&consumerGroup=g&commitOnDelivery=true&wait=true", []string{"conflation", "commitOnDelivery"}},
 	}
+	onEveryRoute(t, func(t *testing.T, queue string, pop func(query string) harness.PopReply) {
+		for _, c := range cases {
+			answer := pop(c.query)
+			needPopRefusal(t, answer, answer.Text("error"))
+			for _, name := range c.named {
+				if !strings.Contains(answer.Text("error"), name) {
+					t.Errorf("%s: the text must name %s, got %v", c.query, name, answer)
+				}
+			}
+		}
+		t.Run("a refused pop registers and claims nothing", func(t *testing.T) {
+			popped := pop("consumerGroup=g&subscriptionMode=all")
+			needConflation(t, popped, false, false)
+			needMessages(t, popped, "m0", "m1", "m2")
+		})
+		t.Run("false is no conflation", func(t *testing.T) {
+			needMessages(t, pop("conflation=false&commitOnDelivery=true"), "m0", "m1", "m2")
+		})
+	})
 }
 
 func TestPopDefaults_5_2(t *testing.T) {
@@ -154,6 +209,74 @@ func TestNothingToDeliverIs204WithoutABody_5_4(t *testing.T) {
 	needMessageCount(t, suite.client.Pop(queue, "leaseSeconds=60"), 1)
 	t.Run("leased partition", func(t *testing.T) { needEmpty(t, suite.client.Pop(queue, "")) })
 	t.Run("long poll over", func(t *testing.T) { needEmpty(t, suite.client.Pop(queue, "wait=true&timeout=100")) })
+}
+
+// TestNothingToDeliverOnEveryRoute: 5.4, a leased partition and hidden messages are a 204 everywhere, in well under 1 s.
+func TestNothingToDeliverOnEveryRoute(t *testing.T) {
+	t.Parallel()
+	onEveryRoute(t, func(t *testing.T, queue string, pop func(query string) harness.PopReply) {
+		needNothingFast := func(rule string) {
+			t.Helper()
+			fastest := time.Hour // the machine may stall one of them
+			for range 5 {
+				popped := pop("timeout=30000")
+				needEmpty(t, popped)
+				fastest = min(fastest, popped.Elapsed)
+			}
+			if fastest >= time.Second {
+				t.Fatalf("%s: the fastest of five took %v", rule, fastest)
+			}
+		}
+		leased := pop("leaseSeconds=600")
+		needMessageCount(t, leased, 3)
+		needNothingFast("leased")
+		needAcked(t, suite.client.AckMessages("retry", leased.Messages[0]))
+		for _, option := range []string{"delayedProcessing", "windowBuffer"} {
+			need(t, suite.client.Configure(queue, map[string]any{option: 3600}), 200)
+			needNothingFast(option)
+			need(t, suite.client.Configure(queue, map[string]any{option: 0}), 200)
+		}
+		eventually(t, promptly, func() (bool, string) { // what an option hid is looked for again
+			popped := pop("commitOnDelivery=true")
+			return len(popped.Messages) == 3, popped.String()
+		})
+		needNothingFast("all consumed")
+	})
+}
+
+// TestTopLevelOfEveryRoute: 5.3, queue is empty on discovery; a lease id stands at both levels, and is empty at both when
+// the pop commits on delivery.
+func TestTopLevelOfEveryRoute(t *testing.T) {
+	t.Parallel()
+	onEveryRoute(t, func(t *testing.T, queue string, pop func(query string) harness.PopReply) {
+		name := queue
+		if strings.Contains(t.Name(), "discovery") {
+			name = ""
+		}
+		for query, hasLease := range map[string]bool{"commitOnDelivery=true&consumerGroup=c": false, "leaseSeconds=60&consumerGroup=g": true} {
+			popped := pop("subscriptionMode=all&" + query)
+			needMessages(t, popped, "m0", "m1", "m2")
+			needExactKeys(t, popped.Object(), "success", "queue", "partition", "partitionId", "leaseId", "consumerGroup", "messages", "partitionsClaimed")
+			first := popped.Messages[0]
+			if popped.Queue != name || popped.Partition != "Default" || popped.PartitionID != first.PartitionID || popped.PartitionsClaimed != 1 ||
+				popped.LeaseID != first.LeaseID || uuidV7.MatchString(popped.LeaseID) != hasLease || !hasLease && popped.LeaseID != "" {
+				t.Errorf("%s: got %v", query, popped)
+			}
+		}
+	})
+}
+
+// TestEmptyGroupNameIsAGroup: 5.2 and 2.2, only the absent parameter and the reserved name are queue mode.
+func TestEmptyGroupNameIsAGroup(t *testing.T) {
+	t.Parallel()
+	onEveryRoute(t, func(t *testing.T, queue string, pop func(query string) harness.PopReply) {
+		popped := pop("consumerGroup=&subscriptionMode=all&leaseSeconds=600")
+		needMessageCount(t, popped, 3)
+		if popped.Object()["consumerGroup"] != "" || popped.Messages[0].ConsumerGroup != "" {
+			t.Fatalf("got %v", popped)
+		}
+		needMessageCount(t, pop("leaseSeconds=600"), 3)
+	})
 }
 
 func TestPopThatDoesNotWaitAnswersAtOnce_5_4(t *testing.T) {

@@ -29,11 +29,29 @@ func TestFirstPopDecidesTheSubscription_5_8(t *testing.T) {
 		{"a timestamp beats mode", "subscriptionMode=new&subscriptionFrom=2001-01-01T00:00:00Z", true},
 		{"a value that does not parse is ignored", "subscriptionMode=all&subscriptionFrom=lately", true},
 		{"a value that does not parse leaves the default", "subscriptionFrom=lately", false},
+		{"an empty value does not parse", "subscriptionMode=all&subscriptionFrom=", true},
+		{"now has one spelling", "subscriptionMode=all&subscriptionFrom=NOW", true},
+		{"epoch milliseconds do not parse", "subscriptionFrom=978307200000", false},
+		{"a timestamp without a zone", "subscriptionFrom=2001-01-01T00:00:00", true},
+		{"new has one spelling", "subscriptionMode=NEW", true},
+		{"an empty mode is any other value", "subscriptionMode=", true},
 	}
 	for _, c := range cases {
 		t.Run(c.rule, func(t *testing.T) {
+			t.Parallel()
 			queue := uniqueName(t)
 			pushOne(t, suite.client, harness.Item{Queue: queue, Payload: 1, TransactionID: "old"})
+			for route, pop := range popRoutes { // a discovery pop registers like a wildcard pop, a pinned one seeds alike
+				if route == "wildcard" {
+					continue
+				}
+				popped := pop(queue, "commitOnDelivery=true&consumerGroup="+route+"&"+c.first)
+				if c.history {
+					needMessages(t, popped, "old")
+				} else {
+					needEmpty(t, popped)
+				}
+			}
 			first := suite.client.Pop(queue, "consumerGroup=g&commitOnDelivery=true&"+c.first)
 			if c.history {
 				needMessages(t, first, "old")
