@@ -167,7 +167,7 @@ func policy(o *command.Options) cursor.Policy {
 }
 
 func ackEffect(row *cursor.State, outcome *cursor.AckOutcome, part *command.AckPart, tail uint64) rowEffect {
-	effect := rowEffect{acked: len(part.Items)}
+	var effect rowEffect
 	if outcome.Released != uuid.Nil || (outcome.Moved && row.Lease.ID == uuid.Nil) {
 		effect.kind = effectReleased
 		effect.backlog = tail > row.Cursor

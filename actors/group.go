@@ -151,7 +151,6 @@ type rowEffect struct {
 	untilMicros uint64
 	backlog     bool
 	byLease     bool
-	acked       int
 }
 
 type effectKind uint8
@@ -181,7 +180,7 @@ func (g *group) step(m *rowStep) error {
 		m.step(&copied)
 		return nil
 	}
-	lease, released, spilled := row.Lease.ID, row.Released.Lease, row.Spilled()
+	lease, released, spilled, consumed := row.Lease.ID, row.Released.Lease, row.Spilled(), row.TotalConsumed
 	changed := m.step(row)
 	if row.Lease.ID != lease {
 		m.left = lease
@@ -205,8 +204,8 @@ func (g *group) step(m *rowStep) error {
 	case effectReleased:
 		g.schedule.Released(m.partition, m.effect.backlog, m.effect.untilMicros, m.nowMicros)
 	}
-	if m.effect.acked > 0 {
-		g.pace.note(m.effect.acked, m.nowMicros)
+	if row.TotalConsumed > consumed {
+		g.pace.note(int(row.TotalConsumed-consumed), m.nowMicros)
 	}
 	if m.effect.kind != effectNone {
 		g.serve(m.nowMicros)

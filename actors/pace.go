@@ -1,10 +1,10 @@
 package actors
 
-// pace is what autopilot knows of a group (messaging 5.10): how fast it acks.
+// pace is what autopilot knows of a group (messaging 5.10): how fast it drains its queue.
 type pace struct {
-	perSecond   float64
-	windowStart uint64
-	windowAcked int
+	perSecond     float64
+	windowStart   uint64
+	windowDrained int
 }
 
 const (
@@ -18,16 +18,16 @@ const (
 	paceMemory = 0.5
 )
 
-// note counts acked messages.
-func (p *pace) note(acked int, nowMicros uint64) {
+// note counts the messages that the group has passed, however few items its ack named (messaging 6.5).
+func (p *pace) note(drained int, nowMicros uint64) {
 	if p.windowStart == 0 {
 		p.windowStart = nowMicros
 	}
-	p.windowAcked += acked
+	p.windowDrained += drained
 	if elapsed := nowMicros - p.windowStart; nowMicros > p.windowStart && elapsed >= paceWindowMicros {
-		rate := float64(p.windowAcked) * 1e6 / float64(elapsed)
+		rate := float64(p.windowDrained) * 1e6 / float64(elapsed)
 		p.perSecond = paceMemory*p.perSecond + (1-paceMemory)*rate
-		p.windowStart, p.windowAcked = nowMicros, 0
+		p.windowStart, p.windowDrained = nowMicros, 0
 	}
 }
 

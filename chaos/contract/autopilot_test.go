@@ -1,0 +1,133 @@
+package contract
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"queen/chaos/contract/harness"
+)
+
+// awaitParked waits until a private broker has so many pops parked. The gauge tells that they have arrived; what little
+// they have still to do then is done in the time that the broker needs for two more answers.
+func awaitParked(t *testing.T, client *harness.Client, count int) {
+	t.Helper()
+	eventually(t, promptly, func() (bool, string) {
+		for line := range strings.Lines(string(client.Get("/metrics/prometheus").Body)) {
+			if value, found := strings.CutPrefix(line, "queen_parked_long_polls "); found {
+				parked, _ := strconv.Atoi(strings.TrimSpace(value))
+				return parked == count, line
+			}
+		}
+		return false, "the gauge is missing"
+	})
+	needEmpty(t, client.PopPartition("none", "none", "wait=true&timeout=50"))
+}
+
+// chosen are the partitions and the batch that autopilot shows it has chosen, nothing else stands beside them (5.10).
+func chosen(t *testing.T, popped harness.PopReply) (partitions, batch int) {
+	t.Helper()
+	need(t, popped.Response, 200)
+	object, _ := popped.Object()["autopilot"].(map[string]any)
+	needExactKeys(t, object, "partitions", "batch")
+	return *popped.Autopilot.Partitions, *popped.Autopilot.Batch
+}
+
+// TestAutopilotSharesReadyPartitionsAmongThePops: 5.10, partitions = ready partitions / autopilot pops in flight.
+func TestAutopilotSharesReadyPartitionsAmongThePops(t *testing.T) {
+	t.Parallel()
+	client := privateBroker(t, nil).Client()
+	const pops, partitions = 4, 9
+	shared := func(t *testing.T, queue string) (claimed []int) {
+		t.Helper()
+		// The delay makes all partitions ready at one instant.
+		need(t, client.Configure(queue, map[string]any{"delayedProcessing": 1}), 200)
+		waiting := make(parked, pops)
+		for range pops {
+			go func() { waiting <- client.Pop(queue, "autopilot=true&leaseSeconds=600&wait=true&timeout=30000") }()
+		}
+		awaitParked(t, client, pops)
+		pushAll(t, client, spread(queue, partitions, 2)...)
+		sum := 0
+		for range pops {
+			popped := <-waiting
+			share, batch := chosen(t, popped)
+			if batch != 100 || popped.PartitionsClaimed != share || len(popped.Messages) != 2*share {
+				t.Fatalf("want %d partitions and a batch of 100, got %v", share, popped)
+			}
+			sum, claimed = sum+share, append(claimed, share)
+		}
+		if sum != partitions {
+			t.Fatalf("want all of %d partitions, got %v", partitions, claimed)
+		}
+		return claimed
+	}
+	for i, share := range shared(t, "q") { // 9/4, 7/3, 5/2 and 3/1, in the order of waiting
+		if share != 2 && share != 3 {
+			t.Errorf("pop %d got %d of %d partitions", i, share, partitions)
+		}
+	}
+}
+
+// TestAutopilotChoosesWithinItsBounds: 5.10, at most 64 partitions, and nothing is shown where nothing was chosen.
+func TestAutopilotChoosesWithinItsBounds(t *testing.T) {
+	t.Parallel()
+	queue := uniqueName(t)
+	pushAll(t, suite.client, spread(queue, 70, 2)...)
+	popped := suite.client.Pop(queue, "autopilot=true&subscriptionMode=all&consumerGroup=g&leaseSeconds=600")
+	if partitions, batch := chosen(t, popped); partitions != 64 || batch != 100 || len(popped.Messages) != 100 || popped.PartitionsClaimed != 50 {
+		t.Fatalf("want 100 messages of 64 partitions at most, got %d of %d: %v", len(popped.Messages), popped.PartitionsClaimed, popped.Object()["autopilot"])
+	}
+	t.Run("5.10 the batch of 100 is a choice, not a default", func(t *testing.T) {
+		rest := suite.client.Pop(queue, "autopilot=1&consumerGroup=g&batch=1000&leaseSeconds=600")
+		if needMessageCount(t, rest, 40); rest.PartitionsClaimed != 20 || *rest.Autopilot.Partitions != 20 {
+			t.Fatalf("want the other 20 partitions, got %v", rest.Object()["autopilot"])
+		}
+	})
+	t.Run("5.10 an empty pop stays a 204", func(t *testing.T) {
+		needEmpty(t, suite.client.Pop(queue, "autopilot=true&consumerGroup=g"))
+	})
+	t.Run("5.10 not on discovery", func(t *testing.T) {
+		popped := suite.client.Discover("autopilot=true&subscriptionMode=all&consumerGroup=d&namespace=" + queue)
+		if needMessageCount(t, popped, 2); popped.Autopilot != nil || popped.PartitionsClaimed != 1 {
+			t.Fatalf("want the defaults of 5.2, got %v", popped)
+		}
+	})
+}
+
+// TestAutopilotFollowsTheDrainRate: 5.10, batch = drain rate of the group x 200 ms, at most 1,000.
+func TestAutopilotFollowsTheDrainRate(t *testing.T) {
+	t.Parallel()
+	queue := uniqueName(t)
+	const perRound = 8_000
+	drain := func(round int) {
+		t.Helper()
+		pushAll(t, suite.client, numbered(queue, "", fmt.Sprint(round, "-"), perRound)...)
+		popped := suite.client.Pop(queue, fmt.Sprint("subscriptionMode=all&consumerGroup=g&leaseSeconds=600&batch=", perRound))
+		needMessageCount(t, popped, perRound)
+		needAcked(t, suite.client.AckMessages("completed", popped.Messages[perRound-1]))
+	}
+	probe := func(group string) int {
+		t.Helper()
+		pushOne(t, suite.client, harness.Item{Queue: queue, Payload: 1})
+		popped := suite.client.Pop(queue, "autopilot=true&subscriptionMode=all&commitOnDelivery=true&consumerGroup="+group)
+		_, batch := chosen(t, popped)
+		if batch < 100 || batch > 1000 {
+			t.Fatalf("want 100 to 1,000, got %d", batch)
+		}
+		return batch
+	}
+	for round, done := 0, false; !done; round++ {
+		drain(round)
+		elapse(t, 1100*time.Millisecond) // a rate needs a second
+		done = probe("g") > 100
+		if round == 10 {
+			t.Fatal("a group that drains thousands of messages a second still gets batches of 100")
+		}
+	}
+	if batch := probe("idle"); batch != 100 {
+		t.Errorf("the rate of another group counts for none, got %d", batch)
+	}
+}
