@@ -3,6 +3,7 @@ package contract
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"queen/chaos/contract/harness"
@@ -196,4 +197,82 @@ func TestConflationOnDiscovery_5_9(t *testing.T) {
 	if slices.Sort(ids); !slices.Equal(ids, []string{"a2", "b2"}) {
 		t.Fatalf("got %v", ids)
 	}
+}
+
+// TestConflationConflictOnEveryRoute: 5.9, the stored policy applies and a request that names the other one is told so,
+// with messages and without.
+func TestConflationConflictOnEveryRoute(t *testing.T) {
+	t.Parallel()
+	const history = "&subscriptionMode=all&leaseSeconds=600"
+	type want struct{ conflation, conflict bool }
+	groups := map[string]struct {
+		stored string
+		asked  map[string]want
+		ids    []string
+	}{
+		"conflating": {"true", map[string]want{"": {true, false}, "&conflation=true": {true, false}, "&conflation=false": {true, true}}, []string{"m2"}},
+		"plain":      {"false", map[string]want{"": {}, "&conflation=true": {false, true}, "&conflation=false": {}}, []string{"m0", "m1", "m2"}},
+	}
+	onEveryRoute(t, func(t *testing.T, queue string, pop func(query string) harness.PopReply) {
+		for name, group := range groups {
+			for asked, want := range group.asked {
+				query := "consumerGroup=" + name + asked
+				// Registered by a wildcard pop: a pinned one registers no plain group.
+				first := suite.client.Pop(queue, "consumerGroup="+name+history+"&conflation="+group.stored)
+				needConflation(t, first, group.stored == "true", false)
+				needMessages(t, first, group.ids...)
+				empty := pop(query)
+				if want == (struct{ conflation, conflict bool }{}) {
+					needEmpty(t, empty)
+				} else {
+					needEmptyConflation(t, empty, want.conflation, want.conflict)
+				}
+				needVerdicts(t, suite.client.AckMessages("retry", first.Messages[0]), released)
+				popped := pop(query)
+				needConflation(t, popped, want.conflation, want.conflict)
+				needMessages(t, popped, group.ids...)
+				needVerdicts(t, suite.client.AckMessages("retry", popped.Messages[0]), released)
+			}
+		}
+	})
+}
+
+// needEmptyConflation ends the test unless the answer is the 200 without messages that reports conflation (5.4).
+func needEmptyConflation(t *testing.T, reply harness.PopReply, conflation, conflict bool) {
+	t.Helper()
+	needConflation(t, reply, conflation, conflict)
+	if len(reply.Messages) != 0 || reply.Messages == nil || reply.Partition != "" || reply.PartitionID != "" || reply.LeaseID != "" || reply.PartitionsClaimed != 0 {
+		t.Fatalf("got %v", reply)
+	}
+	needKeys(t, reply.Object(), "success", "queue", "partition", "partitionId", "leaseId", "consumerGroup", "messages", "partitionsClaimed")
+}
+
+// TestEmptyConflatingPopOfAPinnedOrDiscoveryRoute: 5.4 and 5.9, never a 204; a request for no conflation is no conflict
+// where nothing is stored.
+func TestEmptyConflatingPopOfAPinnedOrDiscoveryRoute(t *testing.T) {
+	t.Parallel()
+	queue := uniqueName(t)
+	needEmpty(t, suite.client.Pop(queue, "")) // it exists and is empty
+	pops := map[string]func(query string) harness.PopReply{
+		"missing partition": func(query string) harness.PopReply { return suite.client.PopPartition(queue, "none", query) },
+		"missing partition, long poll": func(query string) harness.PopReply {
+			return suite.client.PopPartition(queue, "none", "wait=true&timeout=100&"+query)
+		},
+		"discovery": func(query string) harness.PopReply { return suite.client.Discover("namespace=" + queue + "&" + query) },
+	}
+	for name, pop := range pops {
+		t.Run("5.9 "+name, func(t *testing.T) {
+			group := "consumerGroup=" + strings.ReplaceAll(name, " ", "-")
+			needEmpty(t, pop(group+"-plain&conflation=false"))
+			needEmptyConflation(t, pop(group+"&conflation=true"), true, false)
+			needEmptyConflation(t, pop(group), true, false)
+			needEmptyConflation(t, suite.client.Pop(queue, group+"&conflation=false"), true, true) // it is registered
+		})
+	}
+	t.Run("5.9 a missing queue stores nothing, whatever was asked", func(t *testing.T) {
+		missing := queue + "-none"
+		needEmptyConflation(t, suite.client.PopPartition(missing, "p", "consumerGroup=g&conflation=true"), true, false)
+		needEmpty(t, suite.client.PopPartition(missing, "p", "consumerGroup=g"))
+		needEmpty(t, suite.client.PopPartition(missing, "p", "consumerGroup=g&conflation=false"))
+	})
 }

@@ -39,3 +39,45 @@ func TestDiscoveryTakesTheLongestReadyAmongEqualPriorities(t *testing.T) {
 		needMessages(t, popped, "c/0 again", "a/0 again", "b/0 again", "a/1 again", "c/1 again")
 	})
 }
+
+// TestDiscoveryStaysWithinItsTenant: 5.12 and 2.5, also where it registers its group.
+func TestDiscoveryStaysWithinItsTenant(t *testing.T) {
+	t.Parallel()
+	plain := privateBroker(t, map[string]string{"QUEEN_TENANCY_HEADER": "true", "QUEEN_KV_TRUSTED_PROXY": "true"}).Client()
+	other := plain.WithTenant(otherTenant)
+	pushOne(t, plain, harness.Item{Queue: "ns.a", Payload: 1, TransactionID: "mine"})
+	pushOne(t, other, harness.Item{Queue: "ns.a", Payload: 1, TransactionID: "theirs"})
+	pushOne(t, other, harness.Item{Queue: "ns.b", Payload: 1, TransactionID: "theirs too"})
+	query := "partitions=64&subscriptionMode=all&consumerGroup=g&namespace=ns"
+	needMessages(t, plain.Discover(query), "mine")
+	needEmpty(t, plain.Discover("consumerGroup=h&subscriptionMode=new&namespace=ns")) // registers h with mode new
+	needEmpty(t, plain.Discover("task=b&subscriptionMode=all&consumerGroup=g"))
+	needMessages(t, other.Pop("ns.a", "consumerGroup=h&subscriptionMode=all"), "theirs")
+	needMessages(t, other.Discover(query), "theirs", "theirs too")
+}
+
+// TestLeaseOfADiscoveryReachesEveryQueue: 5.12 and 7, one lease id over several queues is extended in all of them and
+// settled partition by partition.
+func TestLeaseOfADiscoveryReachesEveryQueue(t *testing.T) {
+	t.Parallel()
+	namespace := uniqueName(t)
+	for _, task := range []string{"a", "b"} {
+		needEmpty(t, suite.client.Pop(namespace+"."+task, "consumerGroup=g")) // both are there when the messages come
+	}
+	ids := []string{"a/0", "b/0", "a/1"} // the partitions of a queue need not stand side by side
+	for _, id := range ids {
+		pushOne(t, suite.client, harness.Item{Queue: namespace + "." + id[:1], Partition: id[2:], Payload: 1, TransactionID: id})
+	}
+	popped := suite.client.Discover("partitions=3&leaseSeconds=5&consumerGroup=g&namespace=" + namespace)
+	needMessages(t, popped, ids...)
+	expiry := needExtended(t, suite.client.Extend(popped.LeaseID, `{"seconds":600}`), popped.LeaseID, 3)
+	for i, message := range popped.Messages {
+		needVerdicts(t, suite.client.AckMessages("completed", message), released)
+		if left := 2 - i; left > 0 {
+			if same := needExtended(t, suite.client.Extend(popped.LeaseID, `{"seconds":1}`), popped.LeaseID, left); !same.Equal(expiry) {
+				t.Errorf("want the expiry %v, got %v", expiry, same)
+			}
+		}
+	}
+	needNotExtended(t, suite.client.Extend(popped.LeaseID, nil), popped.LeaseID)
+}

@@ -241,15 +241,15 @@ func TestPollThatFindsNothingDisturbsNoLease_5_5(t *testing.T) {
 	needMessages(t, suite.client.Pop(queue, ""), "m2", "m3", "m4")
 }
 
-// leave starts a parked pop, waits until the broker has it and closes its connection.
-func leave(t *testing.T, queue, query string) {
+// leave starts a parked pop, waits until the broker has it and closes its connection. arrived asks whether it is there.
+func leave(t *testing.T, pop func(ctx context.Context) harness.PopReply, arrived func() harness.Response) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	gone := make(chan harness.PopReply, 1)
-	go func() { gone <- suite.client.PopContext(ctx, queue, "wait=true&timeout=60000&"+query) }()
-	eventually(t, promptly, func() (bool, string) { // a wildcard pop creates the missing queue on its arrival (5.7)
-		answer := suite.client.Get("/api/v1/resources/queues/" + queue)
+	go func() { gone <- pop(ctx) }()
+	eventually(t, promptly, func() (bool, string) {
+		answer := arrived()
 		return answer.Status == 200, answer.String()
 	})
 	cancel()
@@ -258,23 +258,48 @@ func leave(t *testing.T, queue, query string) {
 	}
 }
 
+// TestClientThatLeftHoldsNothing_5_5_9: also 5.7, when the client disconnects nothing is leased to it.
 func TestClientThatLeftHoldsNothing_5_5_9(t *testing.T) {
 	t.Parallel()
+	const waits = "wait=true&timeout=60000&"
+	routes := map[string]func(ctx context.Context, queue, query string) harness.PopReply{
+		"wildcard": func(ctx context.Context, queue, query string) harness.PopReply {
+			return suite.client.PopContext(ctx, queue, waits+query)
+		},
+		"pinned": func(ctx context.Context, queue, query string) harness.PopReply {
+			return suite.client.PopPartitionContext(ctx, queue, "Default", waits+query)
+		},
+	}
 	for name, query := range map[string]string{"leased": "leaseSeconds=3600", "commit on delivery": "commitOnDelivery=true"} {
-		t.Run(name, func(t *testing.T) {
-			queue := uniqueName(t)
-			leave(t, queue, query)
-			// Pushed at once: the broker may well not know yet that nobody is there.
-			pushOne(t, suite.client, harness.Item{Queue: queue, Payload: 1, TransactionID: "t"})
-			popped := suite.client.Pop(queue, "wait=true&timeout=20000")
-			needMessages(t, popped, "t")
-			if popped.Messages[0].DeliveryAttempt != 1 {
-				t.Fatalf("a claim that nobody received counts no attempt, got %d", popped.Messages[0].DeliveryAttempt)
-			}
-			if popped.Elapsed > promptly {
-				t.Fatalf("the claim was handed back only after %v", popped.Elapsed)
-			}
-		})
+		for route, pop := range routes {
+			t.Run(name+"/"+route, func(t *testing.T) {
+				t.Parallel()
+				queue := uniqueName(t)
+				group := "g" + queue
+				query := query + "&subscriptionMode=all&consumerGroup=" + group
+				if route == "pinned" {
+					// A cursor of the group shows that a pop that parks has arrived.
+					pushOne(t, suite.client, harness.Item{Queue: queue, Payload: 1, TransactionID: "before"})
+					query += "&subscriptionFrom=now"
+				}
+				leave(t, func(ctx context.Context) harness.PopReply { return pop(ctx, queue, query) }, func() harness.Response {
+					if route == "pinned" {
+						return suite.client.Get("/api/v1/consumer-groups/" + group)
+					}
+					return suite.client.Get("/api/v1/resources/queues/" + queue) // it creates the missing queue on its arrival (5.7)
+				})
+				// Pushed at once: the broker may well not know yet that nobody is there.
+				pushOne(t, suite.client, harness.Item{Queue: queue, Payload: 1, TransactionID: "t"})
+				popped := suite.client.PopPartition(queue, "Default", "wait=true&timeout=20000&consumerGroup="+group)
+				needMessages(t, popped, "t")
+				if popped.Messages[0].DeliveryAttempt != 1 {
+					t.Fatalf("a claim that nobody received counts no attempt, got %d", popped.Messages[0].DeliveryAttempt)
+				}
+				if popped.Elapsed > promptly {
+					t.Fatalf("the claim was handed back only after %v", popped.Elapsed)
+				}
+			})
+		}
 	}
 }
 

@@ -171,45 +171,112 @@ func TestReleaseOfALeaseWakesAParkedPop_5_7(t *testing.T) {
 	})
 }
 
+// parking are the two routes that wait; the partition is Default.
+var parking = map[string]func(queue, query string) parked{
+	"wildcard": park,
+	"pinned": func(queue, query string) parked {
+		waiting := make(parked, 1)
+		go func() { waiting <- suite.client.PopPartition(queue, "Default", "wait=true&timeout=30000&"+query) }()
+		return waiting
+	},
+}
+
 func TestEndOfADelayWakesAParkedPop_5_7(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
 		rule    string
 		options map[string]any
-		least   time.Duration
+		leased  bool // the delay begins with a failure instead of a push
 	}{
-		{"delayedProcessing", map[string]any{"delayedProcessing": 1}, time.Second},
-		{"windowBuffer", map[string]any{"windowBuffer": 1}, time.Second},
+		{"delayedProcessing", map[string]any{"delayedProcessing": 1}, false},
+		{"windowBuffer", map[string]any{"windowBuffer": 1}, false},
+		{"retryDelay", map[string]any{"retryDelay": 1000}, true},
 	}
 	for _, c := range cases {
-		t.Run(c.rule, func(t *testing.T) {
+		for route, park := range parking {
+			t.Run(c.rule+"/"+route, func(t *testing.T) {
+				t.Parallel()
+				queue := uniqueName(t)
+				need(t, suite.client.Configure(queue, c.options), 200)
+				push := func() { pushOne(t, suite.client, harness.Item{Queue: queue, Payload: 1, TransactionID: "t"}) }
+				begin := push
+				if c.leased {
+					push()
+					popped := suite.client.Pop(queue, "")
+					needMessages(t, popped, "t")
+					begin = func() { needAcked(t, suite.client.AckMessages("failed", popped.Messages...)) }
+				}
+				waiting := park(queue, "")
+				start := time.Now()
+				begin()
+				needWoken(t, waiting, "t")
+				if took := time.Since(start); took < time.Second || took > time.Second+promptly {
+					t.Fatalf("delivered after %v", took)
+				}
+			})
+		}
+	}
+}
+
+// TestReleaseWakesAParkedPinnedPop: 5.7, whatever ends the lease on its partition; other partitions do not wake it.
+func TestReleaseWakesAParkedPinnedPop(t *testing.T) {
+	t.Parallel()
+	settle := func(status string) func(t *testing.T, queue string, leased harness.PopReply) {
+		return func(t *testing.T, _ string, leased harness.PopReply) {
+			needAcked(t, suite.client.AckMessages(status, leased.Messages...))
+		}
+	}
+	everything := []string{"m0", "m1", "m2"}
+	cases := map[string]struct {
+		release func(t *testing.T, queue string, leased harness.PopReply)
+		want    []string
+	}{
+		"completed": {settle("completed"), everything[1:]},
+		"failed":    {settle("failed"), everything},
+		"retry":     {settle("retry"), everything},
+		"dlq":       {settle("dlq"), everything[1:]},
+		"seek": {func(t *testing.T, queue string, _ harness.PopReply) {
+			need(t, suite.client.Post("/api/v1/consumer-groups/g/queues/"+queue+"/seek", `{"timestamp":"2001-01-01T00:00:00Z"}`), 200)
+		}, everything},
+		"deletion of the group": {func(t *testing.T, queue string, _ harness.PopReply) {
+			need(t, suite.client.Delete("/api/v1/consumer-groups/g/queues/"+queue), 200)
+		}, everything},
+	}
+	for name, c := range cases {
+		t.Run("5.7 "+name, func(t *testing.T) {
 			t.Parallel()
 			queue := uniqueName(t)
-			need(t, suite.client.Configure(queue, c.options), 200)
-			waiting := park(queue, "")
-			start := time.Now()
-			pushOne(t, suite.client, harness.Item{Queue: queue, Payload: 1, TransactionID: "t"})
-			needWoken(t, waiting, "t")
-			if took := time.Since(start); took < c.least || took > c.least+promptly {
-				t.Fatalf("delivered after %v", took)
-			}
+			pushAll(t, suite.client, numbered(queue, "", "m", 3)...)
+			leased := suite.client.Pop(queue, "batch=1&leaseSeconds=3600&subscriptionMode=all&consumerGroup=g")
+			needMessages(t, leased, "m0")
+			waiting := parking["pinned"](queue, "subscriptionMode=all&consumerGroup=g")
+			pushOne(t, suite.client, harness.Item{Queue: queue, Partition: "other", Payload: 1, TransactionID: "no"})
+			c.release(t, queue, leased)
+			needWoken(t, waiting, c.want...)
 		})
 	}
-	t.Run("retryDelay", func(t *testing.T) {
-		t.Parallel()
-		queue := uniqueName(t)
-		need(t, suite.client.Configure(queue, map[string]any{"retryDelay": 1000}), 200)
-		pushOne(t, suite.client, harness.Item{Queue: queue, Payload: 1, TransactionID: "t"})
-		popped := suite.client.Pop(queue, "")
-		needMessages(t, popped, "t")
-		waiting := park(queue, "")
-		start := time.Now()
-		needAcked(t, suite.client.AckMessages("failed", popped.Messages...))
-		needWoken(t, waiting, "t")
-		if took := time.Since(start); took < time.Second || took > time.Second+promptly {
-			t.Fatalf("delivered after %v", took)
+}
+
+// TestPinnedLongPollLastsItsTimeout: 5.7, on a queue, and on a queue or partition that is missing.
+func TestPinnedLongPollLastsItsTimeout(t *testing.T) {
+	t.Parallel()
+	existing := uniqueName(t)
+	pushOne(t, suite.client, harness.Item{Queue: existing, Payload: 1, TransactionID: "t"})
+	needMessages(t, suite.client.Pop(existing, "leaseSeconds=3600"), "t")
+	for rule, target := range map[string][2]string{
+		"leased": {existing, "Default"}, "missing partition": {existing, "none"}, "missing queue": {existing + "-none", "p"},
+	} {
+		for _, group := range []string{"", "&consumerGroup=g&subscriptionFrom=now"} {
+			t.Run("5.7 "+rule+group, func(t *testing.T) {
+				t.Parallel()
+				popped := suite.client.PopPartition(target[0], target[1], "wait=true&timeout=1500"+group)
+				needEmpty(t, popped)
+				if popped.Elapsed < time.Second || popped.Elapsed > 1500*time.Millisecond+promptly {
+					t.Fatalf("a wait of 1,500 ms took %v", popped.Elapsed)
+				}
+			})
 		}
-	})
+	}
 }
 
 func TestWaitIsIgnoredOnDiscovery_5_7(t *testing.T) {

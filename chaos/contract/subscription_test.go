@@ -320,3 +320,75 @@ func TestNewGroupOverThousandsOfPartitions_5_8(t *testing.T) {
 		t.Fatalf("%d of %d new messages reached the group", len(seen), partitions)
 	}
 }
+
+// TestNamedPinnedPopOfAMissingPartition: 5.8 and 5.7, a parked pop receives what is pushed after its arrival, whatever the
+// mode; one that ends before the partition exists leaves no cursor.
+func TestNamedPinnedPopOfAMissingPartition(t *testing.T) {
+	t.Parallel()
+	client := privateBroker(t, nil).Client()
+	modes := []string{"", "subscriptionMode=new", "subscriptionFrom=now", "subscriptionMode=all", "subscriptionFrom=2001-01-01T00:00:00Z"}
+	pinned := func(queue string, group int, query string) harness.PopReply {
+		return client.PopPartition(queue, "p", fmt.Sprint("consumerGroup=g", group, "&", query))
+	}
+	for _, queue := range []string{"existing", "missing"} {
+		t.Run("5.8 "+queue+" queue", func(t *testing.T) {
+			if queue == "existing" {
+				pushOne(t, client, harness.Item{Queue: queue, Partition: "other", Payload: 1})
+			}
+			waiting := make([]parked, len(modes))
+			for i, mode := range modes {
+				needEmpty(t, pinned(queue, i, "subscriptionMode=new"))                       // leaves no cursor
+				needEmpty(t, pinned(queue, i, "subscriptionMode=new&wait=true&timeout=100")) // nor does a parked one
+				waiting[i] = make(parked, 1)
+				go func() { waiting[i] <- pinned(queue, i, "wait=true&timeout=30000&"+mode) }()
+			}
+			awaitParked(t, client, len(modes))
+			pushAll(t, client, numbered(queue, "p", "m", 2)...)
+			for i, mode := range modes {
+				if popped := needWoken(t, waiting[i], "m0", "m1"); popped.Messages[0].DeliveryAttempt != 1 {
+					t.Errorf("%q: got %v", mode, popped)
+				}
+			}
+			late := len(modes) // the pops of this group ended before the partition was there
+			needMessages(t, pinned(queue, late, "subscriptionMode=all"), "m0", "m1")
+			for i := range modes { // the first wildcard pop registers: nothing was registered
+				needEmpty(t, client.Pop(queue, fmt.Sprint("subscriptionMode=new&consumerGroup=g", i)))
+			}
+		})
+	}
+}
+
+// TestPopsThatEndedBeforeThePartitionLeaveNoCursor: 5.8, for a pop that waits and one that does not.
+func TestPopsThatEndedBeforeThePartitionLeaveNoCursor(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []string{"", "wait=true&timeout=100&"} {
+		for _, exists := range []bool{false, true} {
+			t.Run(fmt.Sprintf("5.8 %s queue exists %v", wait, exists), func(t *testing.T) {
+				t.Parallel()
+				queue := uniqueName(t)
+				if exists {
+					pushOne(t, suite.client, harness.Item{Queue: queue, Payload: 1})
+				}
+				needEmpty(t, suite.client.PopPartition(queue, "p", wait+"consumerGroup=g&subscriptionFrom=now"))
+				pushOne(t, suite.client, harness.Item{Queue: queue, Partition: "p", Payload: 1, TransactionID: "t"})
+				needMessages(t, suite.client.PopPartition(queue, "p", "consumerGroup=g&subscriptionMode=all"), "t")
+			})
+		}
+	}
+}
+
+// TestLaterDiscoveryCannotRewind: 5.8, also a discovery pop takes the registration as it stands; queues that match later
+// are registered by the pop that finds them.
+func TestLaterDiscoveryCannotRewind(t *testing.T) {
+	t.Parallel()
+	namespace := uniqueName(t)
+	pushOne(t, suite.client, harness.Item{Queue: namespace + ".a", Payload: 1, TransactionID: "old"})
+	discover := func(query string) harness.PopReply {
+		return suite.client.Discover("partitions=9&consumerGroup=g&namespace=" + namespace + "&" + query)
+	}
+	needEmpty(t, discover("subscriptionMode=new"))
+	needEmpty(t, discover("subscriptionMode=all"))
+	needEmpty(t, discover("subscriptionFrom=2001-01-01T00:00:00Z"))
+	pushOne(t, suite.client, harness.Item{Queue: namespace + ".b", Payload: 1, TransactionID: "found later"})
+	needMessages(t, discover("subscriptionMode=all"), "found later")
+}
