@@ -15,10 +15,19 @@ type DiscoverRequest struct {
 	PopRequest
 	Namespace, Task       string
 	HasNamespace, HasTask bool
+	// Admit refuses a queue on which the group must not be registered (messaging 2.11). It is asked before the group is
+	// registered anywhere; nil admits every queue.
+	Admit func(queue string) error
 }
 
 func (r *DiscoverRequest) matches(o *command.Options) bool {
 	return (!r.HasNamespace || o.Namespace == r.Namespace) && (!r.HasTask || o.Task == r.Task)
+}
+
+// knownTo tells whether the queue has the group already.
+func (r *DiscoverRequest) knownTo(queue *QueueView) bool {
+	group := queue.Groups[r.Group]
+	return group != nil && (group.Registered() || group.QueueMode())
 }
 
 // discoverAttempts bounds how often a discovery pop tries again when its claims lose their races.
@@ -75,16 +84,21 @@ func (b *Broker) discovered(queues []*QueueView, r *DiscoverRequest) *PopOutcome
 func (b *Broker) matching(r *DiscoverRequest, arrivalMicros uint64) ([]*QueueView, error) {
 	var queues []*QueueView
 	for _, queue := range b.directory.Queues(r.Tenant) {
-		if r.matches(&queue.Options) {
-			queues = append(queues, queue)
+		if !r.matches(&queue.Options) {
+			continue
 		}
+		if r.Admit != nil && !r.knownTo(queue) {
+			if err := r.Admit(queue.Name); err != nil {
+				return nil, err
+			}
+		}
+		queues = append(queues, queue)
 	}
 	slices.SortFunc(queues, func(a, b *QueueView) int {
 		return cmp.Or(cmp.Compare(b.Options.Priority, a.Options.Priority), cmp.Compare(a.ID, b.ID))
 	})
 	for i, queue := range queues {
-		group := queue.Groups[r.Group]
-		if group != nil && (group.Registered() || group.QueueMode()) {
+		if r.knownTo(queue) {
 			continue
 		}
 		subscription := r.Subscription

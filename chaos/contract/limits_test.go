@@ -135,6 +135,22 @@ func TestKeyBudgetOfNames_2_11(t *testing.T) {
 		needEmpty(t, suite.client.PopPartition(queue, padded("p", nameBudget-100), "consumerGroup=g"))
 		needEnvelope(t, suite.client.PopPartition(queue, padded("p", nameBudget-100+1), "consumerGroup=g").Response, 413, "name_too_long")
 	})
+	t.Run("discovery: the group, with each queue that it is to be registered on", func(t *testing.T) {
+		short, long := prefix+"i.a", padded(prefix+"i.b", 200)
+		pushAll(t, suite.client, harness.Item{Queue: short, Payload: 1, TransactionID: "t"}, harness.Item{Queue: long, Payload: 1})
+		query := "subscriptionMode=all&namespace=" + prefix + "i&partitions=2&consumerGroup="
+		for _, length := range []int{nameBudget - 200 + 1, nameBudget + 1} {
+			needEnvelope(t, suite.client.Discover(query+padded("g", length)).Response, 413, "name_too_long")
+		}
+		needMessageCount(t, suite.client.Discover(query+padded("g", nameBudget-200)), 2)
+		// The refused group is registered nowhere, or this pop could not say new.
+		needEmpty(t, suite.client.Pop(short, "subscriptionMode=new&consumerGroup="+padded("g", nameBudget-200+1)))
+	})
+	t.Run("discovery: the group alone", func(t *testing.T) {
+		query := "namespace=" + prefix + "none&consumerGroup="
+		needEmpty(t, suite.client.Discover(query+padded("g", nameBudget)))
+		needEnvelope(t, suite.client.Discover(query+padded("g", nameBudget+1)).Response, 413, "name_too_long")
+	})
 	t.Run("configure", func(t *testing.T) {
 		needEnvelope(t, suite.client.Configure(padded(prefix+"h", nameBudget+1), nil), 413, "name_too_long")
 	})

@@ -87,6 +87,7 @@ func (a *API) discover(r *httpfront.Request) error {
 	}
 	p.Tenant = r.Tenant
 	request.PopRequest = p.PopRequest
+	request.Admit = func(queue string) error { return checkNames(queue, p.Group) }
 	outcome, err := a.broker.Discover(request)
 	if err != nil {
 		return err
