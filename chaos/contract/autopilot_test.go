@@ -2,6 +2,7 @@ package contract
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,36 +40,39 @@ func chosen(t *testing.T, popped harness.PopReply) (partitions, batch int) {
 func TestAutopilotSharesReadyPartitionsAmongThePops(t *testing.T) {
 	t.Parallel()
 	client := privateBroker(t, nil).Client()
-	const pops, partitions = 4, 9
-	shared := func(t *testing.T, queue string) (claimed []int) {
+	const pops = 4
+	// The delay makes all partitions of a push ready at one instant.
+	need(t, client.Configure("q", map[string]any{"delayedProcessing": 1}), 200)
+	waiting := make(parked, pops)
+	park := func(count int) {
 		t.Helper()
-		// The delay makes all partitions ready at one instant.
-		need(t, client.Configure(queue, map[string]any{"delayedProcessing": 1}), 200)
-		waiting := make(parked, pops)
-		for range pops {
-			go func() { waiting <- client.Pop(queue, "autopilot=true&leaseSeconds=600&wait=true&timeout=30000") }()
+		for range count {
+			go func() { waiting <- client.Pop("q", "autopilot=true&leaseSeconds=600&wait=true&timeout=30000") }()
 		}
 		awaitParked(t, client, pops)
-		pushAll(t, client, spread(queue, partitions, 2)...)
-		sum := 0
-		for range pops {
+	}
+	needShares := func(items []harness.Item, want ...int) {
+		t.Helper()
+		pushAll(t, client, items...)
+		var shares []int
+		for range want {
 			popped := <-waiting
 			share, batch := chosen(t, popped)
-			if batch != 100 || popped.PartitionsClaimed != share || len(popped.Messages) != 2*share {
+			if batch != 100 || popped.PartitionsClaimed != share || len(popped.Messages) != share {
 				t.Fatalf("want %d partitions and a batch of 100, got %v", share, popped)
 			}
-			sum, claimed = sum+share, append(claimed, share)
+			shares = append(shares, share)
 		}
-		if sum != partitions {
-			t.Fatalf("want all of %d partitions, got %v", partitions, claimed)
-		}
-		return claimed
-	}
-	for i, share := range shared(t, "q") { // 9/4, 7/3, 5/2 and 3/1, in the order of waiting
-		if share != 2 && share != 3 {
-			t.Errorf("pop %d got %d of %d partitions", i, share, partitions)
+		if slices.Sort(shares); !slices.Equal(shares, want) {
+			t.Fatalf("want %v, got %v", want, shares)
 		}
 	}
+	park(pops)
+	needShares(spread("q", 9, 1), 2, 2, 2, 3) // 9/4, 7/3, 5/2 and 3/1
+	park(pops)
+	needShares(numbered("q", "x", "x", 1), 1) // never less than one
+	park(1)
+	needShares([]harness.Item{{Queue: "q", Partition: "y", Payload: 1}, {Queue: "q", Partition: "z", Payload: 1}}, 1, 1)
 }
 
 // TestAutopilotChoosesWithinItsBounds: 5.10, at most 64 partitions, and nothing is shown where nothing was chosen.

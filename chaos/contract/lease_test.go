@@ -130,7 +130,7 @@ func TestExtendReachesEveryPartitionOfThePop(t *testing.T) {
 // TestExtendOfALeaseThatIsNotLive: section 7, always 200 with success false.
 func TestExtendOfALeaseThatIsNotLive(t *testing.T) {
 	t.Parallel()
-	for name, lease := range map[string]string{"unknown": "018f2f60-0000-7000-8000-000000000000", "not a UUID": "nothing", "odd": "a/b c"} {
+	for name, lease := range map[string]string{"unknown": "018f2f60-0000-7000-8000-000000000000", "not a UUID": "nothing", "empty": "", "odd": "a/b c"} {
 		t.Run("7 "+name, func(t *testing.T) {
 			t.Parallel()
 			needNotExtended(t, suite.client.Extend(lease, `{"seconds":5}`), lease)

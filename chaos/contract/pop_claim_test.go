@@ -201,12 +201,37 @@ func TestBacklogIsDrainedInOrder_5_5(t *testing.T) {
 
 func TestRacingPopsGetDisjointPartitions_5_5(t *testing.T) {
 	t.Parallel()
-	queue := uniqueName(t)
-	const partitions, pops = 12, 24
-	pushAll(t, suite.client, spread(queue, partitions, 1)...)
+	const partitions = 12
+	t.Run("wildcard", func(t *testing.T) {
+		t.Parallel()
+		queue := uniqueName(t)
+		pushAll(t, suite.client, spread(queue, partitions, 1)...)
+		needDisjoint(t, partitions, func(query string) harness.PopReply { return suite.client.Pop(queue, query) })
+	})
+	t.Run("discovery over several queues", func(t *testing.T) {
+		t.Parallel()
+		namespace := uniqueName(t)
+		for q := range 4 {
+			var items []harness.Item
+			for _, item := range spread(fmt.Sprint(namespace, ".", q), partitions/4, 1) {
+				item.TransactionID = fmt.Sprint(q, "/", item.TransactionID)
+				items = append(items, item)
+			}
+			pushAll(t, suite.client, items...)
+		}
+		needDisjoint(t, partitions, func(query string) harness.PopReply {
+			return suite.client.Discover("namespace=" + namespace + "&" + query)
+		})
+	})
+}
+
+// needDisjoint races twice as many pops as there are partitions with one message each.
+func needDisjoint(t *testing.T, partitions int, pop func(query string) harness.PopReply) {
+	t.Helper()
+	pops := 2 * partitions
 	replies := make(chan harness.PopReply, pops)
 	for range pops {
-		go func() { replies <- suite.client.Pop(queue, "leaseSeconds=60") }()
+		go func() { replies <- pop("leaseSeconds=60") }()
 	}
 	var got []string
 	for range pops {
@@ -221,7 +246,7 @@ func TestRacingPopsGetDisjointPartitions_5_5(t *testing.T) {
 		t.Fatalf("a message was delivered twice: %v", got)
 	}
 	// Whoever lost every race may have come home empty; what is left is claimable at once.
-	rest := suite.client.Pop(queue, "partitions=64")
+	rest := pop("partitions=64")
 	if len(got)+len(rest.Messages) != partitions {
 		t.Fatalf("want %d messages, got %v and %v", partitions, got, rest.TransactionIDs())
 	}

@@ -35,6 +35,7 @@ func TestLengthOfALease_5_6(t *testing.T) {
 		{"negative leaseSeconds count as absent", configured, "leaseSeconds=-7", 500 * time.Second},
 		{"60 s for an implicit queue", implicit, "", 60 * time.Second},
 		{"discovery without leaseSeconds: 60 s", "", "namespace=" + configured, 60 * time.Second},
+		{"discovery with leaseSeconds 0", "", "leaseSeconds=0&namespace=" + configured, 60 * time.Second},
 		{"discovery with leaseSeconds", "", "leaseSeconds=90&namespace=" + configured, 90 * time.Second},
 	}
 	for i, c := range cases {

@@ -185,6 +185,48 @@ func TestWindowBufferIsRenewedByEveryWrite_5_11(t *testing.T) {
 	}
 }
 
+// TestDelaysHoldTheirPartitionOnly: 5.11, what is hidden in one partition does not keep the others.
+func TestDelaysHoldTheirPartitionOnly(t *testing.T) {
+	t.Parallel()
+	for _, option := range []string{"delayedProcessing", "windowBuffer"} {
+		t.Run("5.11 "+option, func(t *testing.T) {
+			t.Parallel()
+			queue := uniqueName(t)
+			need(t, suite.client.Configure(queue, map[string]any{option: 1}), 200)
+			pushOne(t, suite.client, harness.Item{Queue: queue, Partition: "quiet", Payload: 1, TransactionID: "quiet"})
+			elapse(t, 1100*time.Millisecond)
+			young := time.Now()
+			pushOne(t, suite.client, harness.Item{Queue: queue, Partition: "young", Payload: 1, TransactionID: "young"})
+			popped := suite.client.Pop(queue, "partitions=2&leaseSeconds=600")
+			need(t, popped.Response, 200)
+			if age := time.Since(young); popped.Messages[0].TransactionID != "quiet" || len(popped.Messages) > 1 && age < time.Second {
+				t.Fatalf("got %v %v after the push", popped.TransactionIDs(), age)
+			}
+			if len(popped.Messages) == 1 {
+				needWoken(t, park(queue, ""), "young")
+			}
+		})
+	}
+}
+
+// TestDuplicateDoesNotRenewTheWindow: 5.11, a push that stores nothing is no write.
+func TestDuplicateDoesNotRenewTheWindow(t *testing.T) {
+	t.Parallel()
+	queue := uniqueName(t)
+	need(t, suite.client.Configure(queue, map[string]any{"windowBuffer": 1}), 200)
+	item := harness.Item{Queue: queue, Payload: 1, TransactionID: "t"}
+	pushOne(t, suite.client, item)
+	waiting := park(queue, "")
+	for len(waiting) == 0 { // never quiet for a second
+		reply := suite.client.Push(item)
+		if need(t, reply.Response, 201); reply.Items[0].Status != "duplicate" {
+			t.Fatalf("got %v", reply)
+		}
+		elapse(t, 200*time.Millisecond)
+	}
+	needWoken(t, waiting, "t")
+}
+
 // elapse lets time pass by the broker's own clock: a long poll on a partition that nobody makes.
 func elapse(t *testing.T, duration time.Duration) {
 	t.Helper()

@@ -253,6 +253,8 @@ func TestServerDefaultOfTheSubscriptionMode_5_8(t *testing.T) {
 	pushOne(t, client, harness.Item{Queue: "q", Payload: 1, TransactionID: "t"})
 	needMessages(t, client.Pop("q", "consumerGroup=unnamed"), "t")
 	needMessages(t, client.PopPartition("q", "Default", "consumerGroup=pinned"), "t")
+	needMessages(t, client.Discover("namespace=q&consumerGroup=discovered"), "t")
+	needMessages(t, client.Pop("q", "consumerGroup=ignored&subscriptionFrom=lately"), "t")
 	needEmpty(t, client.Pop("q", "consumerGroup=named&subscriptionMode=new"))
 	needEmpty(t, client.Pop("q", "consumerGroup=now&subscriptionFrom=now"))
 }
