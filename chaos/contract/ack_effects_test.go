@@ -316,3 +316,128 @@ func TestFailedItems(t *testing.T) {
 	}
 	needVerdicts(t, batch.ack(completed(0, 1)), released)
 }
+
+// TestBudgetIsJudgedAtThePositionOfTheGroup: 6.5 and 17.1, the failures count from before the call unless the call
+// completes something below L; what lies below the cursor already is not completed by it.
+func TestBudgetIsJudgedAtThePositionOfTheGroup(t *testing.T) {
+	t.Parallel()
+	const limit = 2
+	cases := map[string]struct {
+		last    []mark
+		verdict []verdict
+		cursor  int
+		retries map[int64]int // retryCount by offset
+	}{
+		"failed and a no-op":                {[]mark{completed(0), failed(1)}, []verdict{noop, filed}, 2, map[int64]int{1: limit}},
+		"failed above a completed":          {[]mark{completed(1), failed(2)}, []verdict{released, released}, 2, nil},
+		"dlq at the position":               {[]mark{dlqed(1)}, []verdict{filed}, 2, map[int64]int{1: limit}},
+		"dlq above a completed":             {[]mark{completed(1), dlqed(2)}, []verdict{released, filed}, 3, map[int64]int{2: 0}},
+		"retry at the position":             {[]mark{retried(1)}, []verdict{released}, 1, nil},
+		"failed above an unmentioned":       {[]mark{failed(2)}, []verdict{released}, 1, nil},
+		"failed and dlq, one call, one row": {[]mark{failed(1), dlqed(1)}, []verdict{filed, filed}, 2, map[int64]int{1: limit}},
+	}
+	for name, c := range cases {
+		t.Run("6.5 "+name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, map[string]any{"retryLimit": limit}, 4)
+			needVerdicts(t, s.redelivered(0, 3, 1).ack(completed(0)), kept)
+			needVerdicts(t, s.ackUnfenced(failed(1)), released)
+			for range limit - 1 {
+				needVerdicts(t, s.redelivered(1, 3, anyAttempt).ack(failed(1)), released)
+			}
+			needVerdicts(t, s.redelivered(1, 3, anyAttempt).ack(c.last...), c.verdict...)
+			s.needCursor(c.cursor)
+			letters := s.deadLetters()
+			if len(letters) != len(c.retries) {
+				t.Fatalf("want %d dead letters, got %+v", len(c.retries), letters)
+			}
+			for _, letter := range letters {
+				if want, known := c.retries[letter.Offset]; !known || letter.RetryCount != want {
+					t.Fatalf("want the retryCounts %v, got %+v", c.retries, letter)
+				}
+			}
+		})
+	}
+}
+
+// TestExhaustedAboveAnUnmentionedOne: 6.5, what the call completed below it does not help: the claims end below L until
+// the cursor has reached it, by an ack or by a write of the position.
+func TestExhaustedAboveAnUnmentionedOne(t *testing.T) {
+	t.Parallel()
+	bounded := func(t *testing.T) *scene {
+		t.Helper()
+		s := newScene(t, map[string]any{"retryLimit": 0}, 6)
+		needVerdicts(t, s.redelivered(0, 5, 1).ack(completed(0), failed(3)), released)
+		s.needDeadLetters()
+		s.needCursor(1)
+		return s
+	}
+	moves := map[string]struct {
+		move        func(s *scene)
+		first, last int
+	}{
+		"the claim ends below it": {func(*scene) {}, 1, 2},
+		"an ack below it keeps the bound": {func(s *scene) {
+			batch := s.redelivered(1, 2, anyAttempt)
+			needVerdicts(s.t, batch.ack(completed(1), retried(2)), released)
+		}, 2, 2},
+		"an ack up to it ends the bound": {func(s *scene) {
+			needVerdicts(s.t, s.redelivered(1, 2, anyAttempt).ack(completed(2)), released)
+		}, 3, 5},
+		"a position below it keeps the bound": {func(s *scene) { needCommitted(s.t, s.client.Transaction(position(s, 0))) }, 0, 2},
+		"a position at it ends the bound":     {func(s *scene) { needCommitted(s.t, s.client.Transaction(position(s, 3))) }, 3, 5},
+		"a position above it ends the bound": {func(s *scene) {
+			needCommitted(s.t, s.client.Transaction(position(s, 4)))
+			needCommitted(s.t, s.client.Transaction(position(s, 0)))
+		}, 0, 5},
+	}
+	for name, c := range moves {
+		t.Run("6.5 "+name, func(t *testing.T) {
+			t.Parallel()
+			s := bounded(t)
+			c.move(s)
+			s.redelivered(c.first, c.last, anyAttempt)
+		})
+	}
+}
+
+// TestMoveClearsFailuresAndRetryDelay: 17.1, whatever moves the cursor sets the failures to 0 and ends a retry delay.
+func TestMoveClearsFailuresAndRetryDelay(t *testing.T) {
+	t.Parallel()
+	moves := map[string]struct {
+		move  func(s *scene)
+		first int
+	}{
+		"a position write":            {func(s *scene) { needCommitted(s.t, s.client.Transaction(position(s, 0))) }, 0},
+		"a seek":                      {func(s *scene) { seek(s.t, s, "/seek", `{"timestamp":"2001-01-01T00:00:00Z"}`) }, 0},
+		"a completed without a lease": {func(s *scene) { needVerdicts(s.t, s.ackUnfenced(completed(0)), kept) }, 1},
+	}
+	for name, c := range moves {
+		t.Run("17.1 "+name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, map[string]any{"retryLimit": 3, "retryDelay": 600_000}, 3)
+			needVerdicts(t, s.redelivered(0, 2, 1).ack(failed(0)), released)
+			s.needNothing()
+			c.move(s)
+			batch := s.redelivered(c.first, 2, anyAttempt)
+			need(t, s.client.Configure(s.queue, map[string]any{"retryDelay": 0}), 200)
+			needVerdicts(t, batch.ack(retried(c.first)), released)
+			s.needCharged(0)
+		})
+	}
+}
+
+// TestBoundBelowAnExhaustedMessageEndsWithTheLog: 17.1, the bound is ignored once the log start has reached it. The
+// hold of a sink lets retention take exactly what stands below it.
+func TestBoundBelowAnExhaustedMessageEndsWithTheLog(t *testing.T) {
+	t.Parallel()
+	s := newSceneAt(t, retentionBroker(t), map[string]any{"retryLimit": 0}, 2)
+	s.push(3)
+	needVerdicts(t, s.redelivered(0, 4, 1).ack(failed(2)), released)
+	needVerdicts(t, s.redelivered(0, 1, 2).ack(retried(0)), released)
+	sink := s.as("sink")
+	needVerdicts(t, sink.claim(2, 0, 1, 1).ack(completed(1)), released)
+	need(t, s.client.Configure(s.queue, map[string]any{"retentionEnabled": true, "retentionSeconds": 1, "retentionSinkHold": "sink"}), 200)
+	awaitRetained(t, s, 3)
+	s.redelivered(2, 4, anyAttempt)
+}
