@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"slices"
+
 	"queen/actors/machine/catalog"
 )
 
@@ -39,6 +41,9 @@ func (a *apply) wake(stored []storedAppend) {
 		}
 	}
 	if a.arrivals.waiting.Load() > 0 {
+		if slices.ContainsFunc(stored, func(s storedAppend) bool { return s.created }) {
+			queueIDs = append(queueIDs, AnyNewPartition)
+		}
 		a.arrivals.announce(queueIDs)
 	}
 }

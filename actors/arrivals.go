@@ -18,6 +18,9 @@ type arrival struct {
 	readers int
 }
 
+// AnyNewPartition stands in place of a queue id for the first append to any partition, of whatever queue. No queue has it.
+const AnyNewPartition = 0
+
 // Await returns a channel that is closed at the next append to any of the queues, and a function that ends the wait. Take
 // the channel before looking at the store, so that nothing is missed in between.
 func (b *Broker) Await(queueIDs []uint64) (stored []<-chan struct{}, end func()) {

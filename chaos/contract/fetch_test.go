@@ -53,7 +53,13 @@ type changedEntry struct {
 // fetchEntries sends a body to one of the three routes of section 13 and returns its entries.
 func fetchEntries[Entry any](t *testing.T, path string, body any) ([]Entry, harness.Response) {
 	t.Helper()
-	answer := suite.client.Post(path, body)
+	return fetchEntriesAt[Entry](t, suite.client, path, body)
+}
+
+// fetchEntriesAt is fetchEntries on another broker.
+func fetchEntriesAt[Entry any](t *testing.T, client *harness.Client, path string, body any) ([]Entry, harness.Response) {
+	t.Helper()
+	answer := client.Post(path, body)
 	need(t, answer, 200)
 	var reply struct {
 		Entries []Entry `json:"entries"`
@@ -67,7 +73,13 @@ func fetchEntries[Entry any](t *testing.T, path string, body any) ([]Entry, harn
 // fetch reads one partition of the shared broker from an offset on.
 func fetch(t *testing.T, queue, partition string, offset int64) fetchEntry {
 	t.Helper()
-	entries, answer := fetchEntries[fetchEntry](t, "/api/v1/fetch",
+	return fetchAt(t, suite.client, queue, partition, offset)
+}
+
+// fetchAt is fetch on another broker.
+func fetchAt(t *testing.T, client *harness.Client, queue, partition string, offset int64) fetchEntry {
+	t.Helper()
+	entries, answer := fetchEntriesAt[fetchEntry](t, client, "/api/v1/fetch",
 		map[string]any{"entries": []any{map[string]any{"queue": queue, "partition": partition, "offset": offset}}})
 	if len(entries) != 1 || entries[0].Queue != queue || entries[0].Partition != partition {
 		t.Fatalf("want the entry of %s/%s, got %v", queue, partition, answer)

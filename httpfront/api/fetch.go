@@ -35,14 +35,8 @@ func (a *API) fetch(r *httpfront.Request) error {
 	watch := r.WatchClient()
 	defer watch.Close()
 	waitUntil := r.Arrived.Add(time.Duration(body.WaitMs) * time.Millisecond)
-	var queueIDs []uint64
-	for i := range body.Entries {
-		if queue := a.broker.Directory().Queue(r.Tenant, body.Entries[i].Queue); queue != nil {
-			queueIDs = append(queueIDs, queue.ID)
-		}
-	}
 	for final := body.WaitMs == 0; ; {
-		stored, end := a.broker.Await(queueIDs)
+		stored, end := a.broker.Await(a.fetchedQueues(r.Tenant, body))
 		answered, err := a.fetchOnce(r, body, final)
 		if !answered && err == nil {
 			final = !a.awaitStored(r, stored, waitUntil, watch.C)
@@ -52,6 +46,24 @@ func (a *API) fetch(r *httpfront.Request) error {
 			return err
 		}
 	}
+}
+
+// fetchedQueues are the queues whose appends a fetch waits for. One that does not exist yet has no id to wait for: the
+// append that makes its first partition is waited for instead, and then all of them are looked up again.
+func (a *API) fetchedQueues(tenant command.Tenant, body *wire.Fetch) []uint64 {
+	var queueIDs []uint64
+	missing := false
+	for i := range body.Entries {
+		if queue := a.broker.Directory().Queue(tenant, body.Entries[i].Queue); queue != nil {
+			queueIDs = append(queueIDs, queue.ID)
+		} else {
+			missing = true
+		}
+	}
+	if missing {
+		queueIDs = append(queueIDs, actors.AnyNewPartition)
+	}
+	return queueIDs
 }
 
 // awaitStored waits for the next append to one of the queues; false when the wait is over.

@@ -359,8 +359,8 @@ func TestSmallBodies(t *testing.T) {
 }
 
 func TestFetchClampsNumbersAndRefusesTheRest(t *testing.T) {
-	fetch, err := DecodeFetch([]byte(`{"entries":[{"queue":"q","offset":7},{"queue":"q","partition":12,"offset":0,"maxBytes":99999999999999999999}],"maxWaitMs":99999,"minBytes":0}`))
-	want := &Fetch{WaitMs: 30_000, MinBytes: 1, Entries: []FetchEntry{
+	fetch, err := DecodeFetch([]byte(`{"entries":[{"queue":"q","offset":7},{"queue":"q","partition":12,"offset":0,"maxBytes":99999999999999999999}],"maxWaitMs":99999,"minBytes":-7}`))
+	want := &Fetch{WaitMs: 30_000, MinBytes: 0, Entries: []FetchEntry{
 		{PartitionName: PartitionName{"q", "Default"}, Offset: 7, MaxBytes: 1 << 20},
 		{PartitionName: PartitionName{"q", "12"}, MaxBytes: 8 << 20},
 	}}

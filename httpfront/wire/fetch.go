@@ -50,7 +50,7 @@ func DecodeFetch(body []byte) (*Fetch, error) {
 	if fetch.WaitMs, err = clamped(wait, "maxWaitMs", 0, 0, MaxFetchWaitMs); err != nil {
 		return nil, badRequest("%s", err)
 	}
-	if fetch.MinBytes, err = clamped(minimum, "minBytes", 1, 1, 1<<62); err != nil {
+	if fetch.MinBytes, err = clamped(minimum, "minBytes", 1, 0, 1<<62); err != nil {
 		return nil, badRequest("%s", err)
 	}
 	list, err := fetchEntries(entries, MaxFetchEntries)
