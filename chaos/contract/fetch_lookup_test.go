@@ -141,3 +141,163 @@ func TestChangedPartitionsArePaged_13_3(t *testing.T) {
 		}
 	})
 }
+
+// TestFetchOffsetsOfANamedPartition_13_2: a partition is named by a string or a number, and the answer has exact keys.
+func TestFetchOffsetsOfANamedPartition_13_2(t *testing.T) {
+	t.Parallel()
+	queue := uniqueName(t)
+	pushAll(t, suite.client, numbered(queue, "", "d", 1)...)
+	pushAll(t, suite.client, numbered(queue, "7", "n", 2)...)
+	pushAll(t, suite.client, numbered(queue, "p", "p", 3)...)
+	ask := func(members string) (offsetEntry, map[string]any) {
+		t.Helper()
+		entries, answer := fetchEntries[offsetEntry](t, "/api/v1/fetch/offsets", fmt.Sprintf(`{"entries":[{"queue":%q,"timestamp":0%s}]}`, queue, members))
+		if len(entries) != 1 || entries[0].Queue != queue {
+			t.Fatalf("got %v", answer)
+		}
+		return entries[0], firstObject(answer.Object()["entries"])
+	}
+	for members, want := range map[string]offsetEntry{
+		"":                    {Partition: "Default", HighWatermark: 1},
+		`,"partition":null`:   {Partition: "Default", HighWatermark: 1},
+		`,"partition":"p"`:    {Partition: "p", HighWatermark: 3},
+		`,"partition":7`:      {Partition: "7", HighWatermark: 2},
+		`,"partition":"7"`:    {Partition: "7", HighWatermark: 2},
+		`,"partition":"none"`: {Partition: "none", Error: "UNKNOWN_TOPIC_OR_PARTITION"},
+	} {
+		t.Run("partition"+members, func(t *testing.T) {
+			entry, object := ask(members)
+			if entry.Partition != want.Partition || entry.HighWatermark != want.HighWatermark || entry.Error != want.Error || entry.LogStartOffset != 0 {
+				t.Fatalf("want %+v, got %+v", want, entry)
+			}
+			if (entry.Offset == nil) != (want.Error != "") || (entry.TS == nil) != (want.Error != "") {
+				t.Fatalf("offset and ts are null with an error alone, got %+v", entry)
+			}
+			keys := []string{"queue", "partition", "offset", "ts", "highWatermark", "logStartOffset"}
+			if want.Error != "" {
+				keys = append(keys, "error")
+			}
+			needExactKeys(t, object, keys...)
+		})
+	}
+	t.Run("a time without a zone is UTC", func(t *testing.T) {
+		stamp := fetch(t, queue, "p", 0).Records[0].TS.UTC()
+		for at, found := range map[time.Time]bool{stamp.Add(-time.Second): true, stamp.Add(time.Second): false} {
+			for _, timestamp := range []any{at.Format("2006-01-02T15:04:05.000000"), at.Format(time.RFC3339Nano), at.UnixMilli()} {
+				entries, answer := fetchEntries[offsetEntry](t, "/api/v1/fetch/offsets",
+					map[string]any{"entries": []any{map[string]any{"queue": queue, "partition": "p", "timestamp": timestamp}}})
+				if (entries[0].Offset != nil) != found {
+					t.Errorf("%v: got %v", timestamp, answer)
+				}
+			}
+		}
+	})
+}
+
+// TestLookupsFollowTheLogStart_13: what retention has removed is found neither by time nor listed: all three routes show
+// the same log start.
+func TestLookupsFollowTheLogStart_13(t *testing.T) {
+	t.Parallel()
+	client := retentionBroker(t)
+	s := newSceneAt(t, client, nil, 2)
+	s.push(3)
+	needVerdicts(t, s.claim(2, 0, 1, 1).ack(completed(1)), released)
+	need(t, client.Configure(s.queue, map[string]any{"retentionEnabled": true, "completedRetentionSeconds": 1}), 200)
+	awaitRetained(t, s, 3)
+	entry := fetchAt(t, client, s.queue, s.partition, 2)
+	if fmt.Sprint(entry.offsets()) != "[2 3 4]" || entry.LogStartOffset != 2 || entry.HighWatermark != 5 {
+		t.Errorf("fetch: got %+v", entry)
+	}
+	if below := fetchAt(t, client, s.queue, s.partition, 1); below.Error != "OFFSET_OUT_OF_RANGE" || below.LogStartOffset != 2 || below.HighWatermark != 5 {
+		t.Errorf("fetch below the log start: got %+v", below)
+	}
+	offsets, answer := fetchEntriesAt[offsetEntry](t, client, "/api/v1/fetch/offsets", fmt.Sprintf(`{"entries":[{"queue":%q,"timestamp":0}]}`, s.queue))
+	if first := offsets[0]; first.Offset == nil || *first.Offset != 2 || first.LogStartOffset != 2 || first.HighWatermark != 5 {
+		t.Errorf("offsets: got %v", answer)
+	}
+	changed, answer := fetchEntriesAt[changedEntry](t, client, "/api/v1/partitions/changed", fmt.Sprintf(`{"entries":[{"queue":%q}]}`, s.queue))
+	if rows := changed[0].Partitions; len(rows) != 1 || rows[0].LogStart != 2 || rows[0].LastOffset != 4 || rows[0].ID != s.partitionID {
+		t.Errorf("changed: got %v", answer)
+	}
+}
+
+// TestChangedPartitionsLimit_13_3: a page has 1,000 partitions by default and at most, and 1 at least.
+func TestChangedPartitionsLimit_13_3(t *testing.T) {
+	t.Parallel()
+	const most = 1000
+	queue := uniqueName(t)
+	items := make([]harness.Item, most+2)
+	for i := range items {
+		items[i] = harness.Item{Queue: queue, Partition: strconv.Itoa(i), Payload: i}
+	}
+	pushAll(t, suite.client, items...)
+	page := func(t *testing.T, extra string) changedEntry {
+		t.Helper()
+		entries, answer := fetchEntries[changedEntry](t, "/api/v1/partitions/changed", fmt.Sprintf(`{"entries":[{"queue":%q%s}]}`, queue, extra))
+		if len(entries) != 1 || entries[0].Error != "" {
+			t.Fatalf("got %v", answer)
+		}
+		return entries[0]
+	}
+	for extra, want := range map[string]int{"": most, `,"limit":null`: most, `,"limit":999`: 999, `,"limit":1000`: most, `,"limit":1001`: most,
+		`,"limit":99999999999999999999`: most, `,"limit":1`: 1, `,"limit":0`: 1, `,"limit":-7`: 1} {
+		t.Run("limit"+extra, func(t *testing.T) {
+			first := page(t, extra)
+			if len(first.Partitions) != want || first.Next == nil {
+				t.Fatalf("want a full page of %d, got %d", want, len(first.Partitions))
+			}
+			if want < 999 {
+				return
+			}
+			last := page(t, fmt.Sprintf(`,"after":%q`, *first.Next))
+			if len(last.Partitions) != len(items)-want || last.Next != nil || last.Partitions[0].Name != strconv.Itoa(want) {
+				t.Fatalf("want the rest, got %d from %+v on", len(last.Partitions), last.Partitions[0])
+			}
+		})
+	}
+}
+
+// TestChangedPartitionsSinceAndAfter_13_3: both bounds hold together, in the order of creation and not of writing; a
+// write to a page already read is not repeated by the cursor.
+func TestChangedPartitionsSinceAndAfter_13_3(t *testing.T) {
+	t.Parallel()
+	queue := uniqueName(t)
+	for i := range 6 {
+		pushAll(t, suite.client, numbered(queue, strconv.Itoa(i), "m", 1)...)
+	}
+	ask := func(extra string) changedEntry {
+		t.Helper()
+		entries, answer := fetchEntries[changedEntry](t, "/api/v1/partitions/changed", fmt.Sprintf(`{"entries":[{"queue":%q%s}]}`, queue, extra))
+		if len(entries) != 1 || entries[0].Error != "" {
+			t.Fatalf("got %v", answer)
+		}
+		return entries[0]
+	}
+	all := ask("").Partitions
+	since := fmt.Sprintf(`,"since":%q`, all[5].LastWriteAt.Add(time.Microsecond).UTC().Format("2006-01-02T15:04:05.000000Z07:00"))
+	if page := ask(since); len(page.Partitions) != 0 || page.Next != nil || page.Partitions == nil {
+		t.Fatalf("nothing has changed since, got %+v", page)
+	}
+	for _, i := range []int{4, 0, 3} { // not in the order of their creation
+		pushAll(t, suite.client, numbered(queue, strconv.Itoa(i), "again", 1)...)
+	}
+	var names []string
+	after := ""
+	for range 6 {
+		page := ask(since + `,"limit":1` + after)
+		for _, partition := range page.Partitions {
+			names = append(names, partition.Name)
+			if partition.LastOffset < 1 || !partition.LastWriteAt.After(all[5].LastWriteAt) {
+				t.Errorf("got %+v", partition)
+			}
+		}
+		if page.Next == nil {
+			break
+		}
+		after = fmt.Sprintf(`,"after":%q`, *page.Next)
+		pushAll(t, suite.client, numbered(queue, "0", fmt.Sprint("later", len(names)), 1)...) // before the cursor
+	}
+	if strings.Join(names, "") != "034" {
+		t.Fatalf("want the partitions 0, 3 and 4, got %v", names)
+	}
+}
