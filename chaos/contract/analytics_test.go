@@ -3,6 +3,9 @@ package contract
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -116,4 +119,62 @@ func TestPartitionLivenessLimitIsClamped_14(t *testing.T) {
 		}
 	}
 	need(t, suite.client.Get("/api/v1/analytics/partition-liveness?limit=many"), 400)
+}
+
+// TestHistorySurvivesARestart_14: the history lies on the disk of the node (cluster 2.1); one that cannot be read costs a
+// warning and the past, not the start (cluster 18).
+func TestHistorySurvivesARestart_14(t *testing.T) {
+	t.Parallel()
+	broker := privateBroker(t, map[string]string{"METRICS_FLUSH_MS": "1000"})
+	client := broker.Client()
+	pushAll(t, client, numbered("q", "", "m", 3)...)
+	pushed := func() (sum int64) {
+		for _, row := range objects(t, client.Get("/api/v1/analytics/queue-ops").Object()["series"]) {
+			sum += integer(row["pushMessages"])
+		}
+		return sum
+	}
+	needPushed := func(want int64) {
+		t.Helper()
+		eventually(t, delivery, func() (bool, string) {
+			got := pushed()
+			return got == want, fmt.Sprintf("want %d pushed messages, got %d", want, got)
+		})
+	}
+	needPushed(3)
+	if err := broker.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	pushAll(t, client, numbered("q", "", "again", 1)...)
+	if err := broker.Restart(); err != nil { // an orderly stop writes what is not written yet
+		t.Fatal(err)
+	}
+	needPushed(4)
+	if err := broker.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	spoil(t, filepath.Join(broker.DataDir(), "history"))
+	if err := broker.Start(); err != nil {
+		t.Fatalf("a history that cannot be read stops no start: %v", err)
+	}
+	needPushed(0)
+	needMessageCount(t, client.Pop("q", ""), 4)
+	pushAll(t, client, numbered("q", "", "new", 2)...)
+	needPushed(2)
+}
+
+// spoil overwrites every file below a directory with something else.
+func spoil(t *testing.T, dir string) {
+	t.Helper()
+	spoiled := 0
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		spoiled++
+		return os.WriteFile(path, []byte("no history at all\n"), 0o644)
+	})
+	if err != nil || spoiled == 0 {
+		t.Fatalf("%d files below %s (%v)", spoiled, dir, err)
+	}
 }

@@ -7,7 +7,21 @@ import (
 	"queen/chaos/contract/harness"
 )
 
-// TestEncryptedQueueReadsPlain: 11.1, 11.2, 11.4 and 11.5, the payload of an encrypting queue is plain wherever it is
+// TestTransactionPushIsEncryptedToo: 8.6 and 4.5, a transaction stores what a push stores.
+func TestTransactionPushIsEncryptedToo(t *testing.T) {
+	t.Parallel()
+	client := privateBroker(t, map[string]string{"QUEEN_ENCRYPTION_KEY": strings.Repeat("0123456789abcdef", 4)}).Client()
+	need(t, client.Configure("secret", map[string]any{"encryptionEnabled": true}), 200)
+	needCommitted(t, client.Transaction(operations([]any{pushOperation("secret", "t"), pushOperation("plain", "t")})))
+	for queue, want := range map[string]bool{"secret": true, "plain": false} {
+		rows := browse(t, client, "queue="+queue)
+		if len(rows) != 1 || rows[0].IsEncrypted != want || !sameJSON(rows[0].Data, []byte(`{"text":"t"}`)) {
+			t.Errorf("%s: got %+v", queue, rows)
+		}
+	}
+}
+
+// TestEncryptedQueueReadsPlain: 11.1, 11.2, 11.4, 11.5 and 13.1, the payload of an encrypting queue is plain wherever it is
 // shown, isEncrypted marks the stored form, and a replay keeps the payload.
 func TestEncryptedQueueReadsPlain(t *testing.T) {
 	t.Parallel()
@@ -18,6 +32,9 @@ func TestEncryptedQueueReadsPlain(t *testing.T) {
 	row := browse(t, client, "queue="+s.queue)[0]
 	if !row.IsEncrypted || !row.PayloadAvailable || !sameJSON(row.Data, plain) {
 		t.Errorf("list: got %+v", row)
+	}
+	if entry := fetchAt(t, client, s.queue, "Default", 0); len(entry.Records) != 1 || !sameJSON(entry.Records[0].Payload, plain) {
+		t.Errorf("fetch: got %+v", entry)
 	}
 	fileOne(s, "")
 	object := client.Get("/api/v1/messages/" + row.PartitionID + "/m0").Object()

@@ -108,6 +108,7 @@ func TestPrometheusPage_14(t *testing.T) {
 	}
 }
 
+// The sample counts the messages of the last minute that were passed over for a newer one.
 func TestConflatedPerMinuteIsExported_14(t *testing.T) {
 	t.Parallel()
 	queue := uniqueName(t)
@@ -117,8 +118,8 @@ func TestConflatedPerMinuteIsExported_14(t *testing.T) {
 	needAcked(t, suite.client.AckMessages("completed", popped.Messages...))
 	eventually(t, promptly, func() (bool, string) {
 		page := string(suite.client.Get("/metrics/prometheus").Body)
-		return regexp.MustCompile(`(?m)^queen_queue_conflated_per_minute\{[^}]*queue="` + regexp.QuoteMeta(queue) + `"`).MatchString(page),
-			"queen_queue_conflated_per_minute of the queue is missing"
+		return regexp.MustCompile(`(?m)^queen_queue_conflated_per_minute\{[^}]*queue="` + regexp.QuoteMeta(queue) + `"[^}]*\} 4$`).MatchString(page),
+			"queen_queue_conflated_per_minute of the queue is missing or not 4"
 	})
 }
 

@@ -140,7 +140,13 @@ func TestDiskGateJudgesTheWholeTransaction(t *testing.T) {
 	placed := position(s.as("other"), 2)
 	placed["operations"] = push
 	for name, body := range map[string]map[string]any{"acks and a push": mixed, "a position and a push": placed} {
-		t.Run("8.5 "+name, func(t *testing.T) { needEnvelope(t, s.client.Transaction(body).Response, 507, "storage_full") })
+		t.Run("8.5 "+name, func(t *testing.T) {
+			reply := s.client.Transaction(body).Response
+			needEnvelope(t, reply, 507, "storage_full")
+			if integer(reply.Object()["node"]) != 1 { // cluster 11.3
+				t.Errorf("want the node whose volume is full, got %v", reply)
+			}
+		})
 	}
 	s.needCursor(0)
 	if _, moved := s.as("other").positionOf(); moved {

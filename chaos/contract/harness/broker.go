@@ -82,6 +82,9 @@ func (b *Broker) LogPath() string { return filepath.Join(b.options.Dir, "queen.l
 // Client returns a client of this broker. It may be kept across restarts.
 func (b *Broker) Client() *Client { return NewClient(b.URL()) }
 
+// DataDir is the data directory of the process (QUEEN_RAFT_DIR).
+func (b *Broker) DataDir() string { return filepath.Join(b.options.Dir, "data") }
+
 // PID is the id of the running process.
 func (b *Broker) PID() int { return b.process.command.Process.Pid }
 
@@ -192,7 +195,7 @@ func (b *Broker) environment() []string {
 		"TMPDIR=" + b.options.Dir,
 		"QUEEN_BIND_ADDR=127.0.0.1",
 		"PORT=" + strconv.Itoa(b.port),
-		"QUEEN_RAFT_DIR=" + filepath.Join(b.options.Dir, "data"),
+		"QUEEN_RAFT_DIR=" + b.DataDir(),
 	}
 	for name, value := range b.options.Env {
 		environment = append(environment, name+"="+value)
