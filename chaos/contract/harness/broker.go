@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -21,6 +22,8 @@ const (
 	stopWithin = 40 * time.Second
 	// readyPollEvery is the pause between two looks at /health during a start.
 	readyPollEvery = 20 * time.Millisecond
+	// portTries is how many free ports a start may find taken.
+	portTries = 5
 	// logTailBytes is how much of the log an error of a failed start quotes.
 	logTailBytes = 4 << 10
 )
@@ -57,17 +60,23 @@ type process struct {
 	err     error
 }
 
-// Start runs a broker on a free port and returns once its /health answers 200.
+// Start runs a broker on a free port and returns once its /health answers 200. A port that somebody else has taken
+// meanwhile says nothing about the broker: it gets another one.
 func Start(options Options) (*Broker, error) {
-	port, err := freePort()
-	if err != nil {
-		return nil, err
+	for tries := 1; ; tries++ {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		broker := &Broker{options: options, port: port}
+		err = broker.Start()
+		if err == nil {
+			return broker, nil
+		}
+		if tries == portTries || !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
+			return nil, err
+		}
 	}
-	broker := &Broker{options: options, port: port}
-	if err := broker.Start(); err != nil {
-		return nil, err
-	}
-	return broker, nil
 }
 
 // URL is the base address, without a trailing slash. It stays the same across restarts.
