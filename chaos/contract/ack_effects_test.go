@@ -441,3 +441,15 @@ func TestBoundBelowAnExhaustedMessageEndsWithTheLog(t *testing.T) {
 	awaitRetained(t, s, 3)
 	s.redelivered(2, 4, anyAttempt)
 }
+
+// TestCommitOnDeliveryClearsTheCounters: 17.1, such a claim moves the cursor: failures and attempt begin anew.
+func TestCommitOnDeliveryClearsTheCounters(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, map[string]any{"retryLimit": 3}, 3)
+	for attempt := 1; attempt <= 2; attempt++ {
+		needVerdicts(t, s.redelivered(0, 2, attempt).ack(failed(0)), released)
+	}
+	s.needClaim(s.pop(1, "commitOnDelivery=true"), 0, 0, 1)
+	needVerdicts(t, s.redelivered(1, 2, 1).ack(retried(1)), released)
+	s.needCharged(0)
+}

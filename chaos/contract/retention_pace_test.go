@@ -167,3 +167,50 @@ func TestEmptiedPartitionStaysWithinItsDays(t *testing.T) {
 		t.Fatalf("offsets go on, got %+v", again)
 	}
 }
+
+// TestEveryReaderCountsForRule2: section 15 and 5.8, queue mode like a group, and a registered group without a cursor
+// with the one that its registration would give it: nothing goes that it is still to receive, and what it is never to
+// receive does not stay for it.
+func TestEveryReaderCountsForRule2(t *testing.T) {
+	t.Parallel()
+	client := retentionBroker(t)
+	past, future := "2001-01-01T00:00:00Z", time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	cases := map[string]struct {
+		other string // the query of the other reader's pop
+		first bool   // whether it asks before the messages are there
+		held  bool
+	}{
+		"queue mode at its start":                   {"batch=1", false, true},
+		"queue mode at the end":                     {"autoAck=true", false, false},
+		"registered as all":                         {"consumerGroup=late&subscriptionMode=all", true, true},
+		"registered as new, before":                 {"consumerGroup=late&subscriptionMode=new", true, true},
+		"registered as new, after":                  {"consumerGroup=late&subscriptionMode=new", false, false},
+		"registered from a past instant":            {"consumerGroup=late&subscriptionFrom=" + past, true, true},
+		"registered from an instant to come":        {"consumerGroup=late&subscriptionFrom=" + future, true, false},
+		"registered from an instant to come, after": {"consumerGroup=late&subscriptionFrom=" + future, false, false},
+	}
+	t.Run("readers", func(t *testing.T) { // the broker lives until all of them are through
+		for name, c := range cases {
+			t.Run("15 "+name, func(t *testing.T) {
+				t.Parallel()
+				s := newSceneAt(t, client, map[string]any{"retentionEnabled": true, "completedRetentionSeconds": 1}, 0)
+				ask := func(now bool) {
+					if now {
+						if reply := client.Pop(s.queue, c.other); reply.Status != 200 && reply.Status != 204 {
+							t.Fatalf("got %v", reply.Response)
+						}
+					}
+				}
+				ask(c.first)
+				s.push(2)
+				ask(!c.first)
+				needVerdicts(t, s.needClaim(s.pinned(10), 0, 1, 1).ack(completed(1)), released)
+				if c.held {
+					needRetainedFor(t, s, 2, pastRetention)
+					return
+				}
+				awaitRetained(t, s, 0)
+			})
+		}
+	})
+}

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"queen/chaos/contract/harness"
@@ -161,4 +162,36 @@ func TestDiskGateJudgesTheWholeTransaction(t *testing.T) {
 	s.as("other").needCursor(2)
 	s.as("third").needCursor(3)
 	s.needDeadLetters(1)
+}
+
+// TestTransactionPushMembers: 8.1 and 8.5, the messages of items have the members of an inline one; the longest txid is
+// stored.
+func TestTransactionPushMembers(t *testing.T) {
+	t.Parallel()
+	out := uniqueName(t)
+	with := func(name string, value any) map[string]any {
+		item := map[string]any{"queue": out, "payload": 1, "partition": "p"}
+		if item[name] = value; value == "absent" {
+			delete(item, name)
+		}
+		return operations([]any{pushOperation(out, "t")}, []any{map[string]any{"type": "push", "items": []any{item}}})
+	}
+	wrong := map[string][]any{"queue": {"absent", nil, 7}, "payload": {"absent"}, "partition": {7, true}, "transactionId": {7, []any{}}}
+	for name, values := range wrong {
+		for _, value := range values {
+			t.Run(fmt.Sprintf("8.5 %s is %v", name, value), func(t *testing.T) {
+				needRefused400(t, suite.client.Transaction(with(name, value)).Response)
+			})
+		}
+	}
+	for _, item := range []any{nil, "message", 7} {
+		t.Run(fmt.Sprintf("8.5 an item that is %v", item), func(t *testing.T) {
+			body := operations([]any{pushOperation(out, "t"), map[string]any{"type": "push", "items": []any{item}}})
+			needRefused400(t, suite.client.Transaction(body).Response)
+		})
+	}
+	needStored(t, suite.client, out)
+	longest := strings.Repeat("t", 65_535)
+	needCommitted(t, suite.client.Transaction(operations([]any{pushOperation(out, longest)})))
+	needStored(t, suite.client, out, longest)
 }
