@@ -1,9 +1,9 @@
 package contract
 
 import (
-	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"queen/chaos/contract/harness"
 )
@@ -28,29 +28,50 @@ func TestOverviewAndLabels(t *testing.T) {
 	filing := client.PopPartition("c", "p", "batch=1&consumerGroup=g&subscriptionMode=all")
 	needVerdicts(t, client.AckMessages("dlq", filing.Messages...), filed)
 
+	before := time.Now()
 	reply := client.Get("/api/v1/resources/overview")
 	need(t, reply, 200)
-	needKeys(t, reply.Object(), "queues", "partitions", "namespaces", "tasks", "messages", "lag", "throughput", "timestamp", "statsAge")
-	type spread struct{ Avg, Median, Min, Max float64 }
-	overview := fetchInto[struct {
-		Queues, Partitions, Namespaces, Tasks int
-		Messages                              struct{ Total, Pending, Processing, Completed, Failed, DeadLetter int }
-		Lag                                   struct{ Time, Offset spread }
-		Throughput                            struct{ IngestedPerSecond, ProcessedPerSecond float64 }
-		StatsAge                              int
-	}](t, client, "/api/v1/resources/overview")
+	object := reply.Object()
+	needExactKeys(t, object, "queues", "partitions", "namespaces", "tasks", "messages", "lag", "throughput", "timestamp", "statsAge")
+	needExactKeys(t, object["messages"].(map[string]any), "total", "pending", "processing", "completed", "failed", "deadLetter")
+	needExactKeys(t, object["lag"].(map[string]any), "time", "offset")
+	overview := readOverview(t, client)
 	if overview.Queues != 4 || overview.Partitions != 4 || overview.Namespaces != 1 || overview.Tasks != 2 || overview.StatsAge != 0 {
 		t.Errorf("got %v", reply)
 	}
 	if got := overview.Messages; got.Total != 10 || got.Pending != 7 || got.Processing != 2 || got.Completed != 1 || got.Failed != 0 || got.DeadLetter != 1 {
 		t.Errorf("messages: got %+v", got)
 	}
-	if got := overview.Lag; got.Time.Median != 0 || got.Time.Min != 0 || got.Offset.Median != 0 || got.Offset.Min != 0 || got.Offset.Max < 3 ||
-		got.Time.Max < 0 || math.IsNaN(got.Offset.Avg) {
+	// Behind are the partitions p and q of a, p of b and p of c, by 3 to 1 messages, c by what follows its dead letter.
+	if got := overview.Lag; got.Offset != (lagSpread{Avg: 9 / 4.0, Max: 3}) || got.Time.Median != 0 || got.Time.Min != 0 || got.Time.Max < got.Time.Avg {
 		t.Errorf("lag: got %+v", got)
+	}
+	if got := overview.Throughput; got.IngestedPerSecond <= 0 || got.IngestedPerSecond > 10 || got.ProcessedPerSecond <= 0 || got.ProcessedPerSecond > 1 {
+		t.Errorf("throughput: got %+v", got)
+	}
+	if overview.Timestamp.Before(before.Add(-time.Second)) || overview.Timestamp.After(time.Now().Add(time.Second)) || !microStamp.MatchString(reply.Text("timestamp")) {
+		t.Errorf("timestamp: got %v", reply)
 	}
 	needLabels(t, client, "/api/v1/resources/namespaces", "namespaces", "namespace", map[string]label{"n": {2, 3, labelCounts{6, 4}}})
 	needLabels(t, client, "/api/v1/resources/tasks", "tasks", "task", map[string]label{"t": {2, 3, labelCounts{8, 5}}, "u": {1, 1, labelCounts{2, 2}}})
+}
+
+// lagSpread is one of the two lags of 9.10.
+type lagSpread struct{ Avg, Median, Min, Max float64 }
+
+// overviewView is the answer of the overview of 9.10.
+type overviewView struct {
+	Queues, Partitions, Namespaces, Tasks int
+	Messages                              struct{ Total, Pending, Processing, Completed, Failed, DeadLetter int }
+	Lag                                   struct{ Time, Offset lagSpread }
+	Throughput                            struct{ IngestedPerSecond, ProcessedPerSecond float64 }
+	Timestamp                             time.Time
+	StatsAge                              int
+}
+
+func readOverview(t *testing.T, client *harness.Client) overviewView {
+	t.Helper()
+	return fetchInto[overviewView](t, client, "/api/v1/resources/overview")
 }
 
 // label is a row of a label list.

@@ -3,6 +3,7 @@ package contract
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -187,26 +188,33 @@ func TestConfigureRefusals(t *testing.T) {
 	type refusal struct {
 		key   string
 		value any
-		text  string // "" leaves it open
+		text  string   // "" leaves it open, and names says what it has to name
+		names []string // the two ends of a range, as they are written
 	}
 	var refusals []refusal
 	for _, key := range integers {
 		for _, value := range []any{"5", 1.5, true, []any{}} {
-			refusals = append(refusals, refusal{key, value, key + " must be an integer"})
+			refusals = append(refusals, refusal{key, value, key + " must be an integer", nil})
 		}
-		refusals = append(refusals, refusal{key, -1, ""}, refusal{key, 2147483648, ""})
+		for _, value := range []int64{2147483648, -2147483649} {
+			refusals = append(refusals, refusal{key, value, key + " must be an integer", nil})
+		}
+		for _, value := range []int64{-1, -2147483648} {
+			refusals = append(refusals, refusal{key, value, key + " must not be negative", nil})
+		}
 	}
 	for _, key := range booleans {
 		for _, value := range []any{"true", 1, map[string]any{}} {
-			refusals = append(refusals, refusal{key, value, key + " must be a boolean"})
+			refusals = append(refusals, refusal{key, value, key + " must be a boolean", nil})
 		}
 	}
-	refusals = append(refusals,
-		refusal{"retryLimit", -1, "retryLimit must not be negative"}, refusal{"maxSize", -2147483648, "maxSize must not be negative"},
-		refusal{"leaseTime", 0, ""}, refusal{"retentionSinkHoldMaxSeconds", 59, ""}, refusal{"retentionSinkHoldMaxSeconds", 31536001, ""},
-		refusal{"retentionSinkHold", "two words", ""}, refusal{"retentionSinkHold", strings.Repeat("s", 65), ""},
-		refusal{"retentionSinkHold", "ä", ""},
-	)
+	refusals = append(refusals, refusal{"leaseTime", 0, "", []string{"1", "2147483647"}})
+	for _, value := range []int{0, 59, 31536001} {
+		refusals = append(refusals, refusal{"retentionSinkHoldMaxSeconds", value, "", []string{"60", "31536000"}})
+	}
+	for _, value := range []string{"two words", strings.Repeat("s", 65), "ä", "a/b"} {
+		refusals = append(refusals, refusal{"retentionSinkHold", value, "", []string{"[A-Za-z0-9._-]{0,64}"}})
+	}
 	queue := uniqueName(t)
 	stored := configure(t, map[string]any{"queue": queue, "options": map[string]any{"leaseTime": 77}}).Options
 	for _, r := range refusals {
@@ -222,6 +230,11 @@ func TestConfigureRefusals(t *testing.T) {
 				needEnvelope(t, reply, 400, "bad_request")
 				if reply.Text("invalid") != r.key || r.text != "" && reply.Text("error") != r.text {
 					t.Errorf("want invalid %q and text %q, got %v", r.key, r.text, reply)
+				}
+				for _, name := range r.names {
+					if !slices.Contains(strings.Fields(reply.Text("error")), name) {
+						t.Errorf("the text has to name %s, got %v", name, reply)
+					}
 				}
 			}
 		})
@@ -330,4 +343,60 @@ func TestConfigureTakesTopLevelLabels(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestQueueWithAnEmptyName: 9.1 and 2.2, "" is a queue like any other: configured, pushed to, read and deleted.
+func TestQueueWithAnEmptyName(t *testing.T) {
+	t.Parallel()
+	client := privateBroker(t, nil).Client() // there is only one
+	reply := client.Post("/api/v1/configure", `{"queue":"","options":{"leaseTime":33}}`)
+	need(t, reply, 200)
+	if queue, present := reply.Object()["queue"]; !present || queue != "" {
+		t.Fatalf("want the queue \"\" to be echoed, got %v", reply)
+	}
+	pushAll(t, client, numbered("", "p", "m", 2)...)
+	detail := queueDetail(t, client, "")
+	needOptions(t, detail.Options, withOptions(map[string]any{"leaseTime": 33.0}))
+	if detail.Name != "" || detail.Totals.Total != 2 || queueDepth(t, client, "", "").Pending != 2 {
+		t.Errorf("got %+v", detail)
+	}
+	if _, at := queueRows(t, client, ""); at != 0 {
+		t.Error("the queue list does not have it")
+	}
+	needMessages(t, client.Pop("", "batch=10"), "m0", "m1")
+	needDeleted(t, client, "")
+	needBody(t, client.Get(queuePath("")), 404, `{"error":"Queue not found"}`)
+}
+
+// TestConcurrentConfigures: 9.1, the last write wins and is whole: no two replaces mix, no merge is lost.
+func TestConcurrentConfigures(t *testing.T) {
+	t.Parallel()
+	const writers = 12
+	queue := uniqueName(t)
+	whole := func(i int) map[string]any {
+		return map[string]any{"leaseTime": 100 + i, "retryLimit": 100 + i, "ttl": 100 + i, "windowBuffer": 100 + i}
+	}
+	for _, reply := range race(writers, func(i int) harness.Response {
+		return suite.client.Post("/api/v1/configure", map[string]any{"queue": queue, "mode": "replace", "options": whole(i)})
+	}) {
+		need(t, reply, 200)
+	}
+	last := queueDetail(t, suite.client, queue).Options["leaseTime"]
+	needOptions(t, queueDetail(t, suite.client, queue).Options, withOptions(map[string]any{
+		"leaseTime": last, "retryLimit": last, "ttl": last, "windowBuffer": last,
+	}))
+	keys := []string{"leaseTime", "retryLimit", "ttl", "windowBuffer", "priority", "maxWaitTimeSeconds", "retentionSeconds", "delayedProcessing"}
+	for _, reply := range race(len(keys), func(i int) harness.Response {
+		return suite.client.Configure(queue, map[string]any{keys[i]: 7000 + i})
+	}) {
+		need(t, reply, 200)
+	}
+	want := map[string]any{}
+	for i, key := range keys {
+		want[key] = float64(7000 + i)
+	}
+	needOptions(t, queueDetail(t, suite.client, queue).Options, withOptions(want))
+	need(t, suite.client.Configure(queue, map[string]any{"leaseTime": 1}), 200)
+	want["leaseTime"] = 1.0
+	needOptions(t, queueDetail(t, suite.client, queue).Options, withOptions(want))
 }
