@@ -208,13 +208,25 @@ func TestDepthOfAConflatingGroup(t *testing.T) {
 	}
 }
 
-// TestDepthDoesNotSubtractDelays: 9.8.
+// TestDepthDoesNotSubtractDelays: 9.8, neither the visibility delays nor a retry delay.
 func TestDepthDoesNotSubtractDelays(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, map[string]any{"delayedProcessing": 3600}, 3)
-	s.needNothing()
-	if depth := queueDepth(t, s.client, s.queue, s.group); depth.Pending != 3 || depth.Ready != 3 {
-		t.Fatalf("got %+v", depth)
+	for _, option := range []string{"delayedProcessing", "windowBuffer", "retryDelay"} {
+		t.Run("9.8 "+option, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, map[string]any{option: 3_600_000}, 3)
+			if option == "retryDelay" {
+				failFirst(s)
+			}
+			s.needNothing()
+			for _, group := range []string{s.group, ""} {
+				depth := queueDepth(t, s.client, s.queue, group)
+				if depth.Pending != 3 || depth.Ready != 3 || depth.Processing != 0 || depth.EffectiveReady != 3 || depth.PartitionsReady != 1 ||
+					depth.Partitions[0].Ready != 3 {
+					t.Errorf("group %q: got %+v", group, depth)
+				}
+			}
+		})
 	}
 }
 
@@ -282,4 +294,114 @@ func TestPartitionList(t *testing.T) {
 			t.Errorf("lagSeconds is null when it is caught up, got %+v", row)
 		}
 	}
+}
+
+// TestSegments: 9.6, 9.7 and 11.1, segments.segments is the number of stored records, which the message list shows by
+// their lowest offset and the place in them; segments.messages is what is retained.
+func TestSegments(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, 2)
+	s.push(1)
+	s.push(3)
+	pushAll(t, s.client, numbered(s.queue, "b", "b", 2)...)
+	type segment struct {
+		partition string
+		seq       int64
+	}
+	segments := map[segment]int{}
+	for _, row := range browse(t, s.client, "queue="+s.queue) {
+		if row.Segment.Seq+row.Segment.FrameIdx != row.Offset || row.Segment.FrameIdx < 0 {
+			t.Errorf("want the place of offset %d, got %+v", row.Offset, row.Segment)
+		}
+		segments[segment{row.Partition, row.Segment.Seq}]++
+	}
+	want := segmentCounts{Segments: len(segments), Messages: 8}
+	rows, at := queueRows(t, s.client, s.queue)
+	if detail := queueDetail(t, s.client, s.queue); detail.Segments != want || rows[at].Segments != want {
+		t.Errorf("want %+v, got %+v in the list and %+v in the detail", want, rows[at].Segments, detail.Segments)
+	}
+	if len(segments) < 2 || segments[segment{"b", 0}] != 2 || segments[segment{"Default", 0}] < 2 {
+		t.Errorf("an append lies in one segment, got %v", segments)
+	}
+}
+
+// TestEmptiedPartition: 9.5 to 9.8, what a partition shows when retention has removed its messages: a last activity, but
+// neither an oldest nor a newest message.
+func TestEmptiedPartition(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, 3)
+	written := queueDetail(t, s.client, s.queue).Partitions[0]
+	need(t, s.client.Configure(s.queue, map[string]any{"maxWaitTimeSeconds": 1}), 200)
+	awaitRetained(t, s, 0)
+	needCounted(t, s, 0, 0, 0, 0)
+	detail := queueDetail(t, s.client, s.queue)
+	if detail.Segments != (segmentCounts{}) || detail.RetainedBytes != 0 || len(detail.Partitions) != 1 {
+		t.Fatalf("got %+v", detail)
+	}
+	emptied := detail.Partitions[0]
+	if emptied.OldestMessage != nil || emptied.NewestMessage != nil || emptied.RetainedBytes != 0 || emptied.LastActivity == nil ||
+		!emptied.LastActivity.Equal(*written.LastActivity) || emptied.ID != written.ID {
+		t.Errorf("want what is left of %+v, got %+v", written, emptied)
+	}
+	rows, at := queueRows(t, s.client, s.queue)
+	if rows[at].Segments != (segmentCounts{}) || rows[at].RetainedBytes != 0 || rows[at].Partitions != 1 {
+		t.Errorf("got %+v", rows[at])
+	}
+}
+
+// TestPartitionWithoutMessages: 9.7 and section 1, a partition that a position write has named.
+func TestPartitionWithoutMessages(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, map[string]any{}, 0)
+	needCommitted(t, s.client.Transaction(position(s, 0)))
+	reply := s.client.Get(queuePath(s.queue))
+	detail := queueDetail(t, s.client, s.queue)
+	if len(detail.Partitions) != 1 || detail.Partitions[0].CreatedAt.IsZero() || detail.Totals != (counts{}) {
+		t.Fatalf("got %v", reply)
+	}
+	raw := firstObject(reply.Object()["partitions"])
+	needKeys(t, raw, "lastActivity", "oldestMessage", "newestMessage")
+	for _, key := range []string{"oldestMessage", "newestMessage"} {
+		if raw[key] != nil {
+			t.Errorf("%s: want null, got %v", key, raw[key])
+		}
+	}
+}
+
+// TestTotalConsumed: 9.7 and 10.3, the messages that a reader has consumed, in the queue detail the measuring one. What it
+// is delivered again after a seek counts again.
+func TestTotalConsumed(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, 6)
+	s.group = uniqueName(t)
+	ofQueue := func() int { return queueDetail(t, s.client, s.queue).Partitions[0].Cursor.TotalConsumed }
+	ofGroup := func(s *scene) int {
+		return fetchInto[groupDetail](t, s.client, groupPath(s.group))[s.queue].Partitions[0].TotalConsumed
+	}
+	needBoth := func(queue int, groups map[string]int) {
+		t.Helper()
+		if got := ofQueue(); got != queue {
+			t.Fatalf("9.7: want %d, got %d", queue, got)
+		}
+		for group, want := range groups {
+			if got := ofGroup(s.as(group)); got != want {
+				t.Fatalf("10.3: want %d for %s, got %d", want, group, got)
+			}
+		}
+	}
+	if got := ofQueue(); got != 0 {
+		t.Fatalf("want 0 without a reader, got %d", got)
+	}
+	other := s.as(uniqueName(t))
+	batch := s.redelivered(0, 5, 1)
+	needBoth(0, map[string]int{s.group: 0}) // leased is not consumed
+	needVerdicts(t, batch.ack(completed(2)), kept)
+	needBoth(3, map[string]int{s.group: 3})
+	needMessages(t, other.pop(1, "autoAck=true"), "m0")
+	needBoth(1, map[string]int{s.group: 3, other.group: 1}) // the slower one measures
+	seek(t, other, "/seek", `{"toEnd":true}`)
+	needBoth(3, map[string]int{s.group: 3, other.group: 1}) // a seek consumes nothing
+	seek(t, other, "/seek", `{"timestamp":"2020-01-01T00:00:00Z"}`)
+	needMessages(t, other.pop(2, "autoAck=true"), "m0", "m1")
+	needBoth(3, map[string]int{s.group: 3, other.group: 3})
 }
