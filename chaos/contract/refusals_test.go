@@ -157,6 +157,12 @@ func TestAdmissionRefusesPushesAndTransactionsOnly_2_10(t *testing.T) {
 		body := fmt.Sprintf(`{"operations":[{"type":"push","queue":"q","payload":%q}]}`, strings.Repeat("x", 100<<10))
 		needOverloaded(t, client.Transaction(body).Response)
 	})
+	t.Run("so are dead-letter replays", func(t *testing.T) {
+		body := fmt.Sprintf(`{"unknown":%q}`, strings.Repeat("x", 100<<10))
+		for _, path := range []string{"/api/v1/dlq/" + deadLease + "/replay", "/api/v1/messages/" + leased.PartitionID + "/m0/retry"} {
+			needOverloaded(t, client.Post(path, body))
+		}
+	})
 	t.Run("it waits for the hold, 25 % more or less", func(t *testing.T) {
 		if refused.Elapsed < holdMs*3/4*time.Millisecond {
 			t.Fatalf("refused after %v", refused.Elapsed)
