@@ -3,11 +3,15 @@ package api
 import (
 	"cmp"
 	"slices"
+	"time"
+
+	"github.com/google/uuid"
 
 	"queen/actors"
 	"queen/actors/machine/partition"
 	"queen/actors/query"
 	"queen/httpfront"
+	"queen/httpfront/api/history"
 )
 
 type lagNumbers struct {
@@ -61,9 +65,22 @@ func (a *API) overview(r *httpfront.Request) error {
 		answer.Namespaces, answer.Tasks = len(namespaces), len(tasks)
 		answer.Messages.messageCounts = waitingCounts(total)
 		answer.Lag.Time, answer.Lag.Offset = lag.numbers()
-		answer.Throughput.IngestedPerSecond, answer.Throughput.ProcessedPerSecond = a.stats.rates()
+		answer.Throughput.IngestedPerSecond, answer.Throughput.ProcessedPerSecond = a.throughput(r.Tenant)
 		return answerJSON(r, 200, answer)
 	})
+}
+
+// throughput is what the tenant has pushed and acked through this node in the last minute, per second; a younger node
+// counts from its start.
+func (a *API) throughput(tenant uuid.UUID) (ingested, processed float64) {
+	var sum history.Tally
+	for _, queue := range a.history.LastMinute() {
+		if queue.Tenant == tenant {
+			sum.Add(&queue.Tally)
+		}
+	}
+	seconds := min(max(time.Since(a.stats.Started).Seconds(), 1), time.Minute.Seconds())
+	return float64(sum.Counts[history.PushMessages]) / seconds, float64(sum.Counts[history.AckSuccess]) / seconds
 }
 
 // lagSum gathers the lags of partitions that are behind.

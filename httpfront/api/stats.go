@@ -48,9 +48,3 @@ func (s *Stats) transacted(pushes, acks int) {
 }
 
 func (s *Stats) decryptFailed() { s.DecryptFailures.Add(1) }
-
-// rates are the messages per second, in and out, since the start of the node.
-func (s *Stats) rates() (ingested, processed float64) {
-	seconds := max(time.Since(s.Started).Seconds(), 1)
-	return float64(s.PushMessages.Load()) / seconds, float64(s.AckMessages.Load()) / seconds
-}
