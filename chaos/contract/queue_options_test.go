@@ -224,3 +224,25 @@ func TestDedupWindowChangeAppliesFromTheNextPush(t *testing.T) {
 	need(t, s.client.Configure(s.queue, map[string]any{"dedupWindowSeconds": 0}), 200)
 	pushOne(t, s.client, again)
 }
+
+// TestCompletedRetentionWidensTheHashWindow: 9.2 and 4.6, a txid that the dedup window has forgotten still resolves to its
+// offset for completedRetentionSeconds, and is no duplicate.
+func TestCompletedRetentionWidensTheHashWindow(t *testing.T) {
+	t.Parallel()
+	client := privateBroker(t, map[string]string{"QUEEN_RAFT_TXN_WINDOW_MIN_S": "0"}).Client()
+	scenes := map[int]*scene{}
+	for _, seconds := range []int{0, 3600} {
+		s := newSceneAt(t, client, map[string]any{"dedupWindowSeconds": 1, "completedRetentionSeconds": seconds}, 4)
+		needVerdicts(t, s.claim(1, 0, 0, 1).ack(completed(0)), released)
+		scenes[seconds] = s
+	}
+	for seconds, s := range scenes {
+		eventually(t, delivery, func() (bool, string) { // the dedup window has passed
+			reply := client.Push(harness.Item{Queue: s.queue, Payload: 0, TransactionID: "m2"})
+			need(t, reply.Response, 201)
+			return reply.Items[0].Status == "queued", reply.String()
+		})
+		needVerdicts(t, s.ackUnfenced(completed(3)), map[int]verdict{0: unresolvable, 3600: kept}[seconds])
+		s.needCursor(map[int]int{0: 1, 3600: 4}[seconds])
+	}
+}

@@ -173,3 +173,22 @@ func TestDueMessagesAreNotDelivered(t *testing.T) {
 		}
 	})
 }
+
+// TestSinkHoldEnds: section 15 and 9.2, what the sink has not committed is due once it is older than
+// retentionSinkHoldMaxSeconds.
+func TestSinkHoldEnds(t *testing.T) {
+	t.Parallel()
+	if !longRun() {
+		t.Skip("the shortest hold is a minute: QUEEN_CONTRACT_LONG=1")
+	}
+	const hold = time.Minute
+	s := newSceneAt(t, retentionBroker(t), map[string]any{
+		"retentionEnabled": true, "retentionSeconds": 1, "retentionSinkHold": "sink", "retentionSinkHoldMaxSeconds": hold.Seconds(),
+	}, 2)
+	stamp := stampOf(t, s, 0)
+	needRetainedFor(t, s, 2, hold-time.Since(stamp)-time.Second)
+	awaitRetained(t, s, 0)
+	if waited := time.Since(stamp); waited < hold-stampSlack {
+		t.Fatalf("removed after %v, the hold is %v", waited, hold)
+	}
+}

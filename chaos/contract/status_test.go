@@ -197,15 +197,21 @@ func TestStatusRoutesHaveTheirKeys_14(t *testing.T) {
 
 func TestStatusRefusals_14(t *testing.T) {
 	t.Parallel()
+	queue := uniqueName(t)
+	pushOne(t, suite.client, harness.Item{Queue: queue, Payload: 1})
 	need(t, suite.client.Get("/api/v1/analytics/workload?groupBy=colour"), 400)
 	answer := suite.client.Get("/api/v1/analytics/dlq-signatures")
 	if need(t, answer, 400); answer.Text("error") != "queue required" {
 		t.Errorf("got %v", answer)
 	}
 	for _, path := range []string{"/api/v1/status", "/api/v1/status/analytics", "/api/v1/analytics/queue-lag", "/api/v1/analytics/queue-ops",
-		"/api/v1/analytics/queue-parked-replicas", "/api/v1/analytics/retention", "/api/v1/analytics/system-metrics", "/api/v1/analytics/worker-metrics"} {
+		"/api/v1/analytics/queue-parked-replicas", "/api/v1/analytics/retention", "/api/v1/analytics/system-metrics", "/api/v1/analytics/worker-metrics",
+		"/api/v1/status/queues", "/api/v1/status/queues/" + queue, "/api/v1/analytics/workload", "/api/v1/analytics/dlq-signatures",
+		"/api/v1/analytics/partition-liveness"} {
 		for _, name := range []string{"from", "to"} {
-			needEnvelope(t, suite.client.Get(path+"?"+name+"=lately"), 400, "bad_request")
+			query := "?groupBy=queue&queue=" + queue + "&" + name + "="
+			needEnvelope(t, suite.client.Get(path+query+"lately"), 400, "bad_request")
+			need(t, suite.client.Get(path+query+"2026-01-31T00:00:00Z"), 200)
 		}
 	}
 }
