@@ -313,7 +313,9 @@ func TestReplayRefusals(t *testing.T) {
 				t.Errorf("%s: got %v", body, reply)
 			}
 		}
-		needEnvelope(t, s.client.Post(path, `{"queue":`), 400, "bad_body")
+		for _, body := range []string{`{"queue":`, `[]`, `"queue"`, `{} {}`} {
+			needEnvelope(t, s.client.Post(path, body), 400, "bad_body")
+		}
 		needEnvelope(t, s.client.Post(path, map[string]any{"queue": strings.Repeat("q", 412)}), 413, "name_too_long")
 	}
 	s.needDeadLetters(0)

@@ -117,6 +117,24 @@ func TestGroupDeletionAndTheRegistration(t *testing.T) {
 	needEnvelope(t, suite.client.Delete(groupPath("nobody", "?deleteMetadata=maybe")), 400, "bad_request")
 }
 
+// TestKeptRegistrationSeedsFromItsInstant: 10.4, without its metadata deleted a group that began as new is delivered again
+// what came since its registration, and nothing older, whatever the next pop says.
+func TestKeptRegistrationSeedsFromItsInstant(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, 2)
+	s.group = uniqueName(t)
+	needEmpty(t, s.client.Pop(s.queue, "subscriptionMode=new&consumerGroup="+s.group))
+	s.push(2)
+	needVerdicts(t, s.redelivered(2, 3, 1).ack(completed(3)), released)
+	before := groupRows(t, s.client, s.queue)[s.group]
+	deleteGroup(t, s.client, groupPath(s.group, "?deleteMetadata=false"))
+	s.redelivered(2, 3, 1)
+	after := groupRows(t, s.client, s.queue)[s.group]
+	if *after.SubscriptionMode != "new" || *after.SubscriptionTimestamp != *before.SubscriptionTimestamp || *after.SubscriptionCreatedAt != *before.SubscriptionCreatedAt {
+		t.Errorf("want the registration of %+v, got %+v", before, after)
+	}
+}
+
 // TestQueueModeIsDeletedAndSoughtLikeAGroup: 10.4, it then starts at the oldest message, or where the seek put it.
 func TestQueueModeIsDeletedAndSoughtLikeAGroup(t *testing.T) {
 	t.Parallel()
@@ -283,6 +301,8 @@ func TestSeekRefusals(t *testing.T) {
 			}
 		}
 	}
+	long := groupPath(strings.Repeat("g", 412-len(s.queue)), "/queues/", s.queue, "/seek")
+	needEnvelope(t, s.client.Post(long, `{"toEnd":true}`), 413, "name_too_long")
 	empty := uniqueName(t)
 	need(t, s.client.Configure(empty, nil), 200)
 	for target, text := range map[string]string{

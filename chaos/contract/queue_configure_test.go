@@ -42,7 +42,7 @@ func configure(t *testing.T, body any) configured {
 	t.Helper()
 	reply := suite.client.Post("/api/v1/configure", body)
 	need(t, reply, 200)
-	needKeys(t, reply.Object(), "configured", "queueId", "partitionId", "queue", "namespace", "task", "storage", "options")
+	needExactKeys(t, reply.Object(), "configured", "queueId", "partitionId", "queue", "namespace", "task", "storage", "options")
 	var answer configured
 	if err := reply.Decode(&answer); err != nil {
 		t.Fatal(err)
@@ -84,6 +84,10 @@ func TestConfigureDefaults(t *testing.T) {
 		"namespace and task null":           {"namespace": nil, "task": nil},
 		"namespace null beside the options": {"namespace": nil, "task": nil, "options": map[string]any{}},
 		"unknown keys":                      {"colour": "red", "options": map[string]any{"shape": "round"}},
+		"what JS create sends": {"namespace": nil, "task": nil, "options": map[string]any{
+			"leaseTime": 300, "retryLimit": 3, "priority": 0, "delayedProcessing": 0, "windowBuffer": 0, "maxSize": 0, "retentionSeconds": 0,
+			"completedRetentionSeconds": 0, "encryptionEnabled": false,
+		}},
 	}
 	for name, shape := range shapes {
 		t.Run("9.2 "+name, func(t *testing.T) {
@@ -156,6 +160,10 @@ func TestOptionValuesAreEchoed(t *testing.T) {
 		{"completedRetentionSeconds", 2147483647, 2147483647.0}, {"maxWaitTimeSeconds", 11, 11.0}, {"minPopWaitTime", 60000, 60000.0},
 		{"minPopWaitTime", 60001, 60000.0}, {"encryptionEnabled", true, true}, {"dedupWindowSeconds", 0, 0.0},
 		{"retentionSinkHold", "a-Z_9.", "a-Z_9."}, {"retentionSinkHold", strings.Repeat("s", 64), strings.Repeat("s", 64)},
+		{"leaseTime", 2147483647, 2147483647.0}, {"retryLimit", 2147483647, 2147483647.0}, {"retryDelay", 2147483647, 2147483647.0},
+		{"maxSize", 2147483647, 2147483647.0}, {"ttl", 2147483647, 2147483647.0}, {"delayedProcessing", 2147483647, 2147483647.0},
+		{"windowBuffer", 2147483647, 2147483647.0}, {"retentionSeconds", 2147483647, 2147483647.0}, {"maxWaitTimeSeconds", 2147483647, 2147483647.0},
+		{"minPopWaitTime", 2147483647, 60000.0}, {"dedupWindowSeconds", 2147483647, 2147483647.0},
 		{"retentionSinkHold", "", ""}, {"retentionSinkHoldMaxSeconds", 60, 60.0}, {"retentionSinkHoldMaxSeconds", 31536000, 31536000.0},
 	}
 	for _, c := range cases {
@@ -260,6 +268,8 @@ func TestConfigureRefusesBadRequests(t *testing.T) {
 		`{"queue":"` + queue + `","mode":7}`:       {"bad_request", `mode must be "merge" or "replace", got 7`},
 		`{"queue":"` + queue + `","mode":true}`:    {"bad_request", `mode must be "merge" or "replace", got true`},
 		`{"queue":"` + queue + `","mode":""}`:      {"bad_request", `mode must be "merge" or "replace", got ""`},
+		`{"queue":"` + queue + `","mode":{"a":1}}`: {"bad_request", `mode must be "merge" or "replace", got {"a":1}`},
+		`{"queue":"` + queue + `","mode":"Merge"}`: {"bad_request", `mode must be "merge" or "replace", got "Merge"`},
 	} {
 		t.Run("9.1 "+body, func(t *testing.T) {
 			reply := suite.client.Post("/api/v1/configure", body)
@@ -320,6 +330,8 @@ func TestConfigureTakesTopLevelLabels(t *testing.T) {
 		{"the options win", map[string]any{"namespace": "n", "options": map[string]any{"namespace": "o"}}, "o", ""},
 		{"null is ignored", map[string]any{"namespace": nil, "task": "t", "options": map[string]any{}}, "", "t"},
 		{"null is ignored, no options member", map[string]any{"namespace": nil, "task": "t"}, "", "t"},
+		{"null in the options is no lack", map[string]any{"namespace": "n", "task": "t", "options": map[string]any{"namespace": nil}}, "", "t"},
+		{"options null", map[string]any{"namespace": "n", "task": "t", "options": nil}, "n", "t"},
 	}
 	for _, c := range cases {
 		t.Run("9.1 "+c.name, func(t *testing.T) {
@@ -336,6 +348,7 @@ func TestConfigureTakesTopLevelLabels(t *testing.T) {
 		configure(t, map[string]any{"queue": queue, "namespace": "n", "task": "t"})
 		for _, body := range []map[string]any{
 			{"namespace": nil, "task": nil}, {"namespace": nil, "task": nil, "options": map[string]any{"ttl": 1}},
+			{"namespace": "", "task": 7}, {"namespace": 7, "task": "", "options": map[string]any{}},
 		} {
 			body["queue"] = queue
 			if got := configure(t, body); got.Namespace != "n" || got.Task != "t" {

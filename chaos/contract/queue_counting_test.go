@@ -73,8 +73,10 @@ func TestQueueListShowsRows(t *testing.T) {
 		row := entry.(map[string]any)
 		if row["name"] == s.queue {
 			found = i
-			needKeys(t, row, "id", "name", "queue", "namespace", "task", "storage", "partitions", "segments", "messages", "retainedBytes",
+			needExactKeys(t, row, "id", "name", "queue", "namespace", "task", "storage", "partitions", "segments", "messages", "retainedBytes",
 				"options", "createdAt", "kvRows", "kvBytes", "timerRows", "timerBytes")
+			needExactKeys(t, row["messages"].(map[string]any), "total", "pending", "processing", "completed", "deadLetter")
+			needExactKeys(t, row["segments"].(map[string]any), "segments", "messages")
 		}
 		if row["name"] == second.queue && found >= 0 {
 			t.Error("the list is not newest first")
@@ -131,8 +133,8 @@ func TestQueueDetail(t *testing.T) {
 	needVerdicts(t, s.needClaim(s.pinned(2), 0, 1, 1).ack(completed(0)), kept)
 	reply := s.client.Get(queuePath(s.queue))
 	need(t, reply, 200)
-	needKeys(t, reply.Object(), "id", "name", "namespace", "task", "createdAt", "options", "partitions", "segments", "totals", "retainedBytes")
-	needKeys(t, reply.Object()["partitions"].([]any)[0].(map[string]any), "id", "name", "createdAt", "messages", "stats", "cursor",
+	needExactKeys(t, reply.Object(), "id", "name", "namespace", "task", "createdAt", "options", "partitions", "segments", "totals", "retainedBytes")
+	needExactKeys(t, reply.Object()["partitions"].([]any)[0].(map[string]any), "id", "name", "createdAt", "messages", "stats", "cursor",
 		"lastActivity", "oldestMessage", "newestMessage", "retainedBytes")
 	detail := queueDetail(t, s.client, s.queue)
 	if len(detail.Partitions) != 2 || detail.Segments.Messages != 7 || detail.RetainedBytes <= 0 || detail.Namespace != s.queue {
@@ -177,7 +179,7 @@ func TestDepthOfAGroup(t *testing.T) {
 	}
 	needVerdicts(t, s.needClaim(s.pinned(3), 0, 2, 1).ack(completed(0)), kept)
 	raw := s.client.Get(queuePath(s.queue) + "/depth?group=g")
-	needKeys(t, raw.Object(), "queue", "group", "pending", "processing", "ready", "partitionsPending", "partitionsReady", "conflation",
+	needExactKeys(t, raw.Object(), "queue", "group", "pending", "processing", "ready", "partitionsPending", "partitionsReady", "conflation",
 		"effectivePending", "effectiveReady", "partitions")
 	depth := queueDepth(t, s.client, s.queue, "g")
 	if depth.Queue != s.queue || depth.Group == nil || *depth.Group != "g" || depth.Pending != 6 || depth.Processing != 2 || depth.Ready != 4 ||
@@ -189,6 +191,11 @@ func TestDepthOfAGroup(t *testing.T) {
 		if got := [3]int{partition.Pending, partition.Processing, partition.Ready}; got != want {
 			t.Errorf("%s: want %v, got %v", partition.Partition, want, got)
 		}
+	}
+	needExactKeys(t, firstObject(raw.Object()["partitions"]), "partition", "pending", "processing", "ready")
+	needMessages(t, s.as("").pinned(1, "autoAck=true"), "m0")
+	if mode := queueDepth(t, s.client, s.queue, queueMode); mode.Group == nil || *mode.Group != queueMode || mode.Pending != 6 || mode.Processing != 0 {
+		t.Errorf("queue mode is a group like the others, got %+v", mode)
 	}
 }
 
@@ -271,6 +278,8 @@ func TestPartitionList(t *testing.T) {
 	s := newScene(t, nil, 1)
 	pushAll(t, s.client, numbered(s.queue, "b", "b", 3)...)
 	pushAll(t, s.client, numbered(s.queue, "c", "c", 2)...)
+	needExactKeys(t, firstObject(s.client.Get("/api/v1/resources/partitions?queue=" + s.queue).Object()["partitions"]),
+		"queue", "partition", "partitionId", "pending", "processing", "lagSeconds")
 	rows := partitionRows(t, s.client, s.queue)
 	var names []string
 	for _, row := range rows {

@@ -3,6 +3,7 @@ package contract
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"queen/chaos/contract/harness"
 )
@@ -108,6 +109,31 @@ func TestParkedPopsSurviveTheDeletion(t *testing.T) {
 			t.Errorf("want to be woken by the push, got %v", reply.Response)
 		}
 	}
+}
+
+// TestParkedPopOfADeletedQueueEnds: 9.11, at its deadline, empty, and without having made the queue again.
+func TestParkedPopOfADeletedQueueEnds(t *testing.T) {
+	t.Parallel()
+	const timeout = 1500 * time.Millisecond
+	s := newScene(t, nil, 1)
+	needVerdicts(t, s.as("").redelivered(0, 0, 1).ack(completed(0)), released)
+	pops := []func(query string) harness.PopReply{
+		func(query string) harness.PopReply { return s.client.Pop(s.queue, query) },
+		func(query string) harness.PopReply { return s.client.Pop(s.queue, query+"&consumerGroup=fresh") },
+		func(query string) harness.PopReply { return s.client.PopPartition(s.queue, s.partition, query) },
+	}
+	replies := make(chan harness.PopReply, len(pops))
+	for _, pop := range pops {
+		go func() { replies <- pop("wait=true&" + waitFor(timeout)) }() // ends with its pop
+	}
+	needEmpty(t, s.client.Pop(s.queue, "wait=true&timeout=200")) // parked after the others and gone: they are parked
+	needDeleted(t, s.client, s.queue)
+	for range pops {
+		if reply := <-replies; reply.Status != 204 || reply.Elapsed < timeout-stampSlack {
+			t.Errorf("want nothing after %v, got %v", timeout, reply.Response)
+		}
+	}
+	needBody(t, s.client.Get(queuePath(s.queue)), 404, `{"error":"Queue not found"}`)
 }
 
 // TestTracesSurviveTheDeletion: 9.11 and section 12.

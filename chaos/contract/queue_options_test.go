@@ -201,6 +201,22 @@ func TestLeaseTimeChangeAppliesToStoredMessages(t *testing.T) {
 	}
 }
 
+// TestDelayChangeAppliesToStoredMessages: 9.1, the delays hide what is already stored, and show it again when they go.
+func TestDelayChangeAppliesToStoredMessages(t *testing.T) {
+	t.Parallel()
+	for _, option := range []string{"delayedProcessing", "windowBuffer"} {
+		t.Run("9.1 "+option, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, map[string]any{}, 2)
+			need(t, s.client.Configure(s.queue, map[string]any{option: 3600}), 200)
+			s.needNothing()
+			parked := parkReader(s)
+			need(t, s.client.Configure(s.queue, map[string]any{option: 0}), 200)
+			s.needClaim(<-parked, 0, 1, 1)
+		})
+	}
+}
+
 // TestOptionsWithoutEffect: 9.2, ttl and minPopWaitTime are stored only.
 func TestOptionsWithoutEffect(t *testing.T) {
 	t.Parallel()

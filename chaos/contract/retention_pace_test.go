@@ -124,26 +124,6 @@ func TestWhatIsNotDueIsDelivered(t *testing.T) {
 	})
 }
 
-// TestSinkHoldEnds: section 15, what the sink never commits is due once it is older than retentionSinkHoldMaxSeconds,
-// which is at least a minute.
-func TestSinkHoldEnds(t *testing.T) {
-	t.Parallel()
-	if !longRun() {
-		t.Skip("waits a minute: QUEEN_CONTRACT_LONG=1")
-	}
-	const hold = time.Minute
-	s := newSceneAt(t, retentionBroker(t), map[string]any{
-		"retentionEnabled": true, "retentionSeconds": 1, "retentionSinkHold": "sink", "retentionSinkHoldMaxSeconds": 60,
-	}, 0)
-	pushed := time.Now()
-	s.push(2)
-	needRetainedFor(t, s, 2, hold-delivery/2)
-	awaitRetained(t, s, 0)
-	if lived := time.Since(pushed); lived < hold-stampSlack {
-		t.Fatalf("gone after %v", lived)
-	}
-}
-
 // TestEmptiedPartitionStaysWithinItsDays: section 15, a partition that retention has emptied is not deleted before
 // PARTITION_CLEANUP_DAYS: it keeps its ids and its offsets.
 func TestEmptiedPartitionStaysWithinItsDays(t *testing.T) {

@@ -26,7 +26,7 @@ func TestTransactionReleaseWakesAParkedPop(t *testing.T) {
 		"a position write":                  {func(s *scene, _ claim) map[string]any { return position(s, 1) }, 1, 1},
 	}
 	for name, c := range cases {
-		for route, pop := range popRoutes {
+		for route, pop := range waitingRoutes {
 			t.Run("8.6 "+name+", "+route, func(t *testing.T) {
 				t.Parallel()
 				s := newScene(t, nil, 4)
@@ -41,7 +41,7 @@ func TestTransactionReleaseWakesAParkedPop(t *testing.T) {
 // TestPositionWriteWakesAParkedPop: 8.1 and 8.6, a group that has consumed everything is taken back.
 func TestPositionWriteWakesAParkedPop(t *testing.T) {
 	t.Parallel()
-	for route, pop := range popRoutes {
+	for route, pop := range waitingRoutes {
 		t.Run("8.6 "+route, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, nil, 3)
@@ -52,8 +52,8 @@ func TestPositionWriteWakesAParkedPop(t *testing.T) {
 	}
 }
 
-// popRoutes are the two routes on which a pop waits.
-var popRoutes = map[string]func(s *scene, more ...string) harness.PopReply{
+// waitingRoutes are the two routes on which a pop waits.
+var waitingRoutes = map[string]func(s *scene, more ...string) harness.PopReply{
 	"wildcard": func(s *scene, more ...string) harness.PopReply { return s.pop(wholeBacklog, more...) },
 	"pinned":   func(s *scene, more ...string) harness.PopReply { return s.pinned(wholeBacklog, more...) },
 }
