@@ -164,10 +164,9 @@ func (a *apply) replayPush(c *command.DeadLetterReplay, row *deadletter.Row, to 
 		message.ID = c.MessageID
 		message.Txid = ReplayTxid(row.ID)
 		if encrypts && !message.Encrypted {
-			if inClear = c.Sealed == nil; inClear {
-				return nil
+			if inClear = c.Sealed == nil; !inClear {
+				message.Payload, message.Encrypted = c.Sealed, true
 			}
-			message.Payload, message.Encrypted = c.Sealed, true
 		}
 		push.Chunk = command.AppendMessage(nil, &message)
 		return nil

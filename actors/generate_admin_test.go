@@ -20,7 +20,7 @@ func (g *generator) optionChange() command.OptionChange {
 	flag := func(key command.OptionKey) command.OptionChange {
 		return command.OptionChange{Key: key, Flag: g.oneIn(2)}
 	}
-	switch g.random.IntN(15) {
+	switch g.random.IntN(16) {
 	case 0:
 		return number(command.OptionLeaseTime, 1, 5, 60)
 	case 1:
@@ -49,6 +49,8 @@ func (g *generator) optionChange() command.OptionChange {
 		return command.OptionChange{Key: command.OptionRetentionSinkHold, Text: pick(g, []string{"", "audit", "nobody"})}
 	case 13:
 		return number(command.OptionDedupWindowSeconds, 0, 10, 3600)
+	case 14:
+		return flag(command.OptionEncryptionEnabled)
 	default:
 		return number(command.OptionRetentionSinkHoldMaxSeconds, 60, 200)
 	}
@@ -80,6 +82,9 @@ func (g *generator) replay() command.Command {
 	}
 	if c.HasPartition = g.oneIn(4); c.HasPartition {
 		c.Destination = g.partitionName()
+	}
+	if g.oneIn(2) {
+		c.Sealed = []byte(`{"encrypted":"c2VhbGVk"}`)
 	}
 	return c
 }

@@ -112,11 +112,20 @@ func (m *model) replay(c *command.DeadLetterReplay) command.Result {
 	}
 	again := letter.message.Message
 	again.ID, again.Txid = c.MessageID, []byte("dlq:"+letter.id.String())
+	destination := m.queue(c.Tenant, result.Queue)
+	inClear := destination != nil && destination.options.EncryptionEnabled && !again.Encrypted
+	if inClear && c.Sealed != nil {
+		again.Payload, again.Encrypted, inClear = c.Sealed, true, false
+	}
 	push := &command.PushGroup{
 		Queue: result.Queue, Partition: result.Partition, Count: 1, Chunk: command.AppendMessage(nil, &again),
 	}
 	if offset, found := m.duplicateIn(c.Tenant, push); found {
 		result.Outcome, result.Offset = command.ReplayDuplicate, offset
+		return result
+	}
+	if inClear {
+		result.Outcome = command.ReplayInClear
 		return result
 	}
 	result.Outcome, result.Offset = command.ReplayMoved, m.push(c.Tenant, push).FirstOffset
