@@ -116,3 +116,10 @@ func TestOrderlyRestartsKeepEveryPromise(t *testing.T) {
 	options.Interrupt, options.Times = Stop, *stops
 	judge(t, options)
 }
+
+// TestTheResultIsOfTheseSources makes go test run the package again when the broker has changed.
+func TestTheResultIsOfTheseSources(t *testing.T) {
+	if err := harness.LookAtSources(); err != nil {
+		t.Fatal(err)
+	}
+}

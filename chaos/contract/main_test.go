@@ -62,3 +62,10 @@ func run(m *testing.M) int {
 	}
 	return code
 }
+
+// TestTheResultIsOfTheseSources makes go test run the package again when the broker has changed.
+func TestTheResultIsOfTheseSources(t *testing.T) {
+	if err := harness.LookAtSources(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -40,6 +40,9 @@ func newPlace(t *testing.T) place {
 	t.Logf("reproduce the mixture with -seed %d", at.seed)
 	var err error
 	if at.binary == "" {
+		if err := harness.LookAtSources(); err != nil {
+			t.Fatal(err)
+		}
 		if at.binary, err = harness.Build(t.TempDir()); err != nil {
 			t.Fatal(err)
 		}

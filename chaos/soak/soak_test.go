@@ -22,6 +22,9 @@ func TestChurnGivesBackDiskAndMemory(t *testing.T) {
 	binary := *given
 	if binary == "" {
 		var err error
+		if err := harness.LookAtSources(); err != nil {
+			t.Fatal(err)
+		}
 		if binary, err = harness.Build(t.TempDir()); err != nil {
 			t.Fatal(err)
 		}
