@@ -19,7 +19,7 @@ func TestNodeThatIsNotReadyAnswersRetry_2_7(t *testing.T) {
 	if err := broker.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	broker.SetEnv("QUEEN_RAFT_ELECTION_MS", "4000")
+	broker.SetEnv("QUEEN_RAFT_ELECTION_MS", "3000")
 	if err := broker.Launch(); err != nil {
 		t.Fatal(err)
 	}
