@@ -65,7 +65,7 @@ func TestDiskGateClosesAtTheHighMarkAndOpensBelowTheLow_2_10(t *testing.T) {
 	if base > 85 {
 		t.Skipf("the volume is %.0f %% full: there is no room for the marks", base)
 	}
-	low, high := base+3, base+6
+	low, high := base+2, base+4
 	broker := privateBroker(t, map[string]string{"QUEEN_RAFT_DISK_LOW_PCT": fmt.Sprint(low), "QUEEN_RAFT_DISK_HIGH_PCT": fmt.Sprint(high)})
 	client := broker.Client()
 	status := func() int { return client.Push(harness.Item{Queue: "q", Payload: 1}).Status }
@@ -89,7 +89,7 @@ func TestDiskGateClosesAtTheHighMarkAndOpensBelowTheLow_2_10(t *testing.T) {
 	const severalMeasures = 2500 * time.Millisecond
 	between := v.fillTo((low + high) / 2)
 	needFor(201, severalMeasures)
-	above := v.fillTo(high + 1.5)
+	above := v.fillTo(high + 1)
 	await(507)
 	v.remove(above)
 	needFor(507, severalMeasures)
