@@ -72,6 +72,9 @@ type Config struct {
 	Retention RetentionConfig
 	// IdleUnload is QUEEN_CONSUME_IDLE_UNLOAD_S.
 	IdleUnload time.Duration
+	// PopReplyMargin is QUEEN_RAFT_POP_REPLY_MARGIN_MS: a pop with less than this left of its wait claims nothing any more and
+	// answers, after the one attempt that every pop has (messaging 5.5.10).
+	PopReplyMargin time.Duration
 	// PartitionCleanupDays is PARTITION_CLEANUP_DAYS; 0 keeps idle partitions.
 	PartitionCleanupDays uint32
 	// TxidWindowMinSeconds is QUEEN_RAFT_TXN_WINDOW_MIN_S.

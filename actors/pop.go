@@ -226,11 +226,8 @@ func (c *popCall) waiter() *waiter {
 	return w
 }
 
-// replyMargin is how much of its wait a pop needs at least to be parked: with less it asks once and answers (messaging
-// 5.5.10).
-const replyMargin = 50 * time.Millisecond
-
-func (c *popCall) waits() bool { return c.Wait && time.Until(c.Deadline) > replyMargin }
+// waits tells whether enough is left of the wait to park: with less the pop asks once and answers (messaging 5.5.10).
+func (c *popCall) waits() bool { return c.Wait && time.Until(c.Deadline) > c.b.config.PopReplyMargin }
 
 // seed is how the cursor of a pinned, unregistered group is made (messaging 5.8).
 func (c *popCall) seed() command.Subscription {
@@ -259,7 +256,7 @@ func (c *popCall) park(actor *groupActor, w *waiter) bool {
 	wait := time.Until(c.claimDeadline())
 	if w.wait {
 		left := time.Until(c.Deadline)
-		wait = left - min(claimMargin, left/4)
+		wait = left - max(min(claimMargin, left/4), c.b.config.PopReplyMargin)
 	}
 	began := time.Now()
 	defer func() { c.waited += time.Since(began) }()
@@ -405,7 +402,7 @@ func (c *popCall) deliver(w *waiter, result *command.ClaimResult) (outcome *PopO
 // lost sends a pop whose claim got nothing back to the front of the line, as long as there is time.
 func (c *popCall) lost() (*PopOutcome, bool, error) {
 	c.front = true
-	if time.Until(c.Deadline) <= replyMargin {
+	if time.Until(c.Deadline) <= c.b.config.PopReplyMargin {
 		return c.empty(), false, nil
 	}
 	return nil, true, nil

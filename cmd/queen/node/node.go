@@ -175,6 +175,7 @@ func (n *Node) openStore(context.Context) (err error) {
 			VisitPartitions: n.config.RetentionVisit,
 		},
 		IdleUnload:           seconds(n.config.ConsumeIdleUnloadSeconds),
+		PopReplyMargin:       milliseconds(n.config.RaftPopReplyMarginMs),
 		PartitionCleanupDays: cleanupDays(&n.config),
 		TxidWindowMinSeconds: uint32(n.config.RaftTxnWindowMinSeconds),
 		TraceRetention:       seconds(n.config.RaftTraceRetentionSeconds),
