@@ -69,7 +69,7 @@ func TestExtendSeconds(t *testing.T) {
 			s.leaseTime = max(1, int(c.want/time.Second)/3) // shorter than what the extend asks for
 			batch, before := s.awaited(0, 0, anyAttempt), time.Now()
 			reply := s.client.Extend(batch.lease, c.body)
-			for !reply.Success && time.Since(before) > time.Second { // the machine was too busy to extend it in time
+			for tries := 0; !reply.Success && tries < 5; tries++ { // a busy machine may not extend a lease of 1 s in time
 				batch, before = s.awaited(0, 0, anyAttempt), time.Now()
 				reply = s.client.Extend(batch.lease, c.body)
 			}

@@ -170,6 +170,10 @@ func TestPopDefaults_5_2(t *testing.T) {
 	})
 }
 
+// popMessageKeys are the members of a delivered message (5.3).
+var popMessageKeys = []string{"id", "transactionId", "traceId", "data", "producerSub", "createdAt", "partitionId", "partition",
+	"leaseId", "consumerGroup", "deliveryAttempt", "offset"}
+
 func TestPopAnswerHasExactKeys_5_3(t *testing.T) {
 	t.Parallel()
 	queue := uniqueName(t)
@@ -184,8 +188,7 @@ func TestPopAnswerHasExactKeys_5_3(t *testing.T) {
 	}
 	for _, row := range popped.Object()["messages"].([]any) {
 		message, _ := row.(map[string]any)
-		needExactKeys(t, message, "id", "transactionId", "traceId", "data", "producerSub", "createdAt", "partitionId", "partition",
-			"leaseId", "consumerGroup", "deliveryAttempt", "offset")
+		needExactKeys(t, message, popMessageKeys...)
 	}
 	first, second := popped.Messages[0], popped.Messages[1]
 	if first.ID != pushed[0].MessageID || first.TransactionID != "t" || first.TraceID == nil || *first.TraceID != trace || string(first.Data) != `{"a":1}` ||
@@ -257,6 +260,10 @@ func TestTopLevelOfEveryRoute(t *testing.T) {
 			popped := pop("subscriptionMode=all&" + query)
 			needMessages(t, popped, "m0", "m1", "m2")
 			needExactKeys(t, popped.Object(), "success", "queue", "partition", "partitionId", "leaseId", "consumerGroup", "messages", "partitionsClaimed")
+			for _, row := range popped.Object()["messages"].([]any) {
+				message, _ := row.(map[string]any)
+				needExactKeys(t, message, popMessageKeys...)
+			}
 			first := popped.Messages[0]
 			if popped.Queue != name || popped.Partition != "Default" || popped.PartitionID != first.PartitionID || popped.PartitionsClaimed != 1 ||
 				popped.LeaseID != first.LeaseID || uuidV7.MatchString(popped.LeaseID) != hasLease || !hasLease && popped.LeaseID != "" {
