@@ -158,18 +158,18 @@ func TestExtendOfALeaseThatIsNotLive(t *testing.T) {
 	})
 }
 
-// TestExtendKeepsALeaseAlive: section 7, leaseTime 3 s and an extend each second: an ack after 5 s succeeds, and
+// TestExtendKeepsALeaseAlive: section 7, leaseTime 6 s and an extend each second: an ack after 7 s succeeds, and
 // nobody else got the message in between.
 func TestExtendKeepsALeaseAlive(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, map[string]any{"leaseTime": 3}, 1)
+	s := newScene(t, map[string]any{"leaseTime": 6}, 1)
 	start := time.Now()
 	batch := s.redelivered(0, 0, 1)
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	for time.Since(start) < 5*time.Second {
+	for time.Since(start) < 7*time.Second {
 		<-ticker.C
-		needExtended(t, s.client.Extend(batch.lease, `{"seconds":3}`), batch.lease, 1)
+		needExtended(t, s.client.Extend(batch.lease, `{"seconds":6}`), batch.lease, 1)
 		s.needNothing()
 	}
 	needVerdicts(t, batch.ack(completed(0)), released)
