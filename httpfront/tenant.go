@@ -29,3 +29,6 @@ func tenantOf(header *fasthttp.RequestHeader, tenancy bool) (uuid.UUID, *Error) 
 	}
 	return tenant, nil
 }
+
+// NamesTenant tells whether the request carries the tenant header, be it read or not.
+func (r *Request) NamesTenant() bool { return r.Ctx.Request.Header.Peek(tenantHeader) != nil }

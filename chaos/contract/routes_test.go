@@ -79,6 +79,7 @@ func routeTable() []route {
 		{"GET", "/api/v1/analytics/system-metrics", levelReadOnly},
 		{"GET", "/api/v1/analytics/worker-metrics", levelReadOnly},
 		{"POST", "/api/v1/stats/refresh", levelAdmin},
+		{"GET", "/api/v1/system/config", levelAdmin},
 		{"GET", "/health", levelPublic},
 		{"GET", "/metrics", levelPublic},
 		{"GET", "/metrics/prometheus", levelPublic},

@@ -96,15 +96,51 @@ type shownSetting struct{ Name, Value, Source, Default, Allowed string }
 func showSettings(t *testing.T, env map[string]string, flags ...string) map[string]shownSetting {
 	t.Helper()
 	result := runQueen(t, env, append([]string{"config", "show", "-o", "json"}, flags...)...)
+	if result.code != 0 {
+		t.Fatalf("exit %d: %s", result.code, result.stderr)
+	}
+	return readSettings(t, []byte(result.stdout))
+}
+
+func readSettings(t *testing.T, list []byte) map[string]shownSetting {
+	t.Helper()
 	var shown struct{ Settings []shownSetting }
-	if err := json.Unmarshal([]byte(result.stdout), &shown); err != nil || result.code != 0 {
-		t.Fatalf("exit %d, %v: %s%s", result.code, err, result.stdout, result.stderr)
+	if err := json.Unmarshal(list, &shown); err != nil {
+		t.Fatalf("%v: %s", err, list)
 	}
 	byName := map[string]shownSetting{}
 	for _, setting := range shown.Settings {
 		byName[setting.Name] = setting
 	}
 	return byName
+}
+
+// TestSettingsRoute_1_1_8: cluster 1.1.8 and 7.4, the route lists what the node runs with as `config show` does, secrets
+// masked, and refuses whoever names a tenant.
+func TestSettingsRoute_1_1_8(t *testing.T) {
+	t.Parallel()
+	secret := strings.Repeat("5", 64)
+	host := map[string]string{"HOSTNAME": "box-2"} // the default of QUEEN_SERVER_ID
+	client := privateBroker(t, map[string]string{"QUEEN_ENCRYPTION_KEY": secret, "RETENTION_INTERVAL": "777", "HOSTNAME": "box-2"}).Client()
+	answer := client.Get("/api/v1/system/config")
+	need(t, answer, 200)
+	needExactKeys(t, answer.Object(), "settings")
+	got, want := readSettings(t, answer.Body), showSettings(t, host)
+	for name, setting := range want {
+		if shown := got[name]; shown.Name != name || shown.Default != setting.Default || shown.Allowed != setting.Allowed {
+			t.Errorf("want %+v, got %+v", setting, shown)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("want %d settings, got %d", len(want), len(got))
+	}
+	if shown := got["RETENTION_INTERVAL"]; shown.Value != "777" || shown.Source != "env" {
+		t.Errorf("got %+v", shown)
+	}
+	if strings.Contains(string(answer.Body), secret) || !strings.HasPrefix(got["QUEEN_ENCRYPTION_KEY"].Value, "***") {
+		t.Errorf("the key is shown: %+v", got["QUEEN_ENCRYPTION_KEY"])
+	}
+	needEnvelope(t, client.WithTenant(defaultTenant).Get("/api/v1/system/config"), 403, "forbidden")
 }
 
 // cluster 1.2 to 1.13: every row has the default and the allowed values of the table.

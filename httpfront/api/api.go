@@ -29,6 +29,8 @@ type Config struct {
 	Version  string
 	ServerID string
 	Port     int
+	// Settings lists the settings of the node, secrets masked, in the JSON of cluster 1.1.8.
+	Settings any
 	// Cipher encrypts the payloads of queues that ask for it.
 	Cipher Cipher
 	// History counts and keeps rows over time; its owner closes it after the server has stopped.

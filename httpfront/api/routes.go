@@ -77,6 +77,7 @@ func (a *API) Routes(server *httpfront.Server) []httpfront.Route {
 		{Method: "GET", Pattern: "/api/v1/analytics/system-metrics", Level: readOnly, Handler: on(ranged(a.systemMetrics))},
 		{Method: "GET", Pattern: "/api/v1/analytics/worker-metrics", Level: readOnly, Handler: on(ranged(a.workerMetrics))},
 		{Method: "POST", Pattern: "/api/v1/stats/refresh", Level: admin, Handler: on(a.refreshStats)},
+		{Method: "GET", Pattern: "/api/v1/system/config", Level: admin, Handler: on(ofNode(a.settings))},
 		{Method: "GET", Pattern: "/health", Level: public, Handler: on(a.health), Head: true, Early: true},
 		// Open by default, by JWT_SKIP_PATHS: an operator may close them (operations 6.4).
 		{Method: "GET", Pattern: "/metrics", Level: readOnly, Handler: on(a.metrics), Head: true, Early: true},

@@ -326,6 +326,7 @@ func apiConfig(c *config.Config) api.Config {
 		Version:            version.Get().Version,
 		ServerID:           c.ServerID,
 		Port:               c.Port,
+		Settings:           c.Settings(),
 	}
 }
 
