@@ -87,7 +87,6 @@ func (n *Node) start(ctx context.Context) error {
 		}
 		n.log.Info().Str("step", step.name).Int64("ms", time.Since(began).Milliseconds()).Msg("start")
 	}
-	n.http.Open()
 	n.log.Info().Str("address", n.address()).Msg("serving")
 	return nil
 }
@@ -227,6 +226,8 @@ func (n *Node) awaitReady(ctx context.Context) error {
 	if err := (logAdapter{n.raft}).ReadIndex(ctx); err != nil {
 		return err
 	}
+	// In this order: who has seen a ready /health sends its requests at once.
+	n.http.Open()
 	n.health.ready.Store(true)
 	return nil
 }
