@@ -231,6 +231,11 @@ func TestMessageDetailValues(t *testing.T) {
 			t.Errorf("the lease ends at %v, got %v", left, *got.LeaseExpiresAt)
 		}
 	}
+	for _, got := range read("m2").ConsumerGroups { // the next one of queue mode
+		if *got.Consumed || got.Committed != map[string]json.Number{queueMode: "2", s.group: "0"}[got.Name] {
+			t.Errorf("nobody has consumed m2, got %+v", got)
+		}
+	}
 	needVerdicts(t, batch.ack(failed(0).because("once")), released)
 	if got := read("m0"); got.ErrorMessage != nil || got.Status != "pending" {
 		t.Errorf("a charged failure is no dead letter, got %+v", got)
