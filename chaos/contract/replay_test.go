@@ -248,6 +248,17 @@ func TestReplayIntoAnEncryptingQueue(t *testing.T) {
 	if needMessageCount(t, popped, 2); string(popped.Messages[0].Data) != "0" || string(popped.Messages[1].Data) != "1" {
 		t.Errorf("the wire never shows it, got %v", popped.Response)
 	}
+	// A queue that has begun to encrypt since, and a payload that does not fit into the row.
+	own := newSceneAt(t, client, map[string]any{}, 0)
+	large := incompressible(200_000)
+	pushOne(t, client, harness.Item{Queue: own.queue, Payload: large, TransactionID: "m0"})
+	fileOne(own, "")
+	need(t, client.Configure(own.queue, map[string]any{"encryptionEnabled": true}), 200)
+	needReplayed(t, replay(own, 0, "retry", nil), "moved")
+	copied := browse(t, client, "limit=1&queue="+own.queue)[0]
+	if !copied.IsEncrypted || copied.Offset != 1 || !sameJSON(copied.Data, mustJSON(large)) {
+		t.Errorf("got the copy at offset %d, encrypted %v, with %d bytes", copied.Offset, copied.IsEncrypted, len(copied.Data))
+	}
 	broker.SetEnv("QUEEN_ENCRYPTION_KEY", "")
 	if err := broker.Restart(); err != nil {
 		t.Fatal(err)
