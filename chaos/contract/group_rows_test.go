@@ -3,6 +3,7 @@ package contract
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +142,31 @@ func TestGroupDeletionAnswer(t *testing.T) {
 	missing := uniqueName(t)
 	needJSON(t, suite.client.Delete(groupPath("g", "/queues/", missing)), 200, fmt.Sprintf(
 		`{"success":true,"consumerGroup":"g","queueName":%q,"deletedPartitions":0,"metadataDeleted":false,"queues":[]}`, missing))
+}
+
+// TestGroupDeletionAcrossQueues: 10.4, one registration among the queues is enough for metadataDeleted, whichever queue is
+// visited last.
+func TestGroupDeletionAcrossQueues(t *testing.T) {
+	t.Parallel()
+	for _, registeredAt := range []int{0, 1} {
+		group := uniqueName(t)
+		queues := make([]string, 2)
+		for i := range queues {
+			s := newScene(t, nil, 1)
+			s.group, queues[i] = group, s.queue
+			if i == registeredAt {
+				s.redelivered(0, 0, 1)
+			} else {
+				s.needClaim(s.pinned(1), 0, 0, 1)
+			}
+		}
+		answer := deleteGroup(t, suite.client, groupPath(group))
+		slices.Sort(answer.Queues)
+		slices.Sort(queues)
+		if answer.DeletedPartitions != 2 || string(answer.MetadataDeleted) != "true" || !slices.Equal(answer.Queues, queues) {
+			t.Errorf("registered on queue %d: got %+v", registeredAt, answer)
+		}
+	}
 }
 
 // needJSON ends the test unless the body is this JSON value, with these members and no other.
