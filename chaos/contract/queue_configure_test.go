@@ -386,19 +386,19 @@ func TestConcurrentConfigures(t *testing.T) {
 	t.Parallel()
 	const writers = 12
 	queue := uniqueName(t)
-	whole := func(i int) map[string]any {
-		return map[string]any{"leaseTime": 100 + i, "retryLimit": 100 + i, "ttl": 100 + i, "windowBuffer": 100 + i}
+	keys := []string{"leaseTime", "retryLimit", "ttl", "windowBuffer", "priority", "maxWaitTimeSeconds", "retentionSeconds", "delayedProcessing"}
+	whole := func(i int) map[string]any { // every writer leaves out what its neighbours set
+		return map[string]any{"leaseTime": float64(100 + i), keys[1+i%(len(keys)-1)]: float64(100 + i)}
 	}
 	for _, reply := range race(writers, func(i int) harness.Response {
 		return suite.client.Post("/api/v1/configure", map[string]any{"queue": queue, "mode": "replace", "options": whole(i)})
 	}) {
 		need(t, reply, 200)
 	}
-	last := queueDetail(t, suite.client, queue).Options["leaseTime"]
-	needOptions(t, queueDetail(t, suite.client, queue).Options, withOptions(map[string]any{
-		"leaseTime": last, "retryLimit": last, "ttl": last, "windowBuffer": last,
-	}))
-	keys := []string{"leaseTime", "retryLimit", "ttl", "windowBuffer", "priority", "maxWaitTimeSeconds", "retentionSeconds", "delayedProcessing"}
+	stored := queueDetail(t, suite.client, queue).Options
+	last, _ := stored["leaseTime"].(float64)
+	needOptions(t, stored, withOptions(whole(int(last)-100)))
+	need(t, suite.client.Post("/api/v1/configure", map[string]any{"queue": queue, "mode": "replace"}), 200)
 	for _, reply := range race(len(keys), func(i int) harness.Response {
 		return suite.client.Configure(queue, map[string]any{keys[i]: 7000 + i})
 	}) {
