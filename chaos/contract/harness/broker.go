@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -272,16 +273,29 @@ func (b *Broker) logTail() string {
 	return string(content[max(0, len(content)-logTailBytes):])
 }
 
-// freePort asks the kernel for a port. Nothing holds it until the broker listens: a collision with another process
+// Ports of brokers lie below those that the kernel gives to outgoing connections (32768 and up): one of these would take the
+// port of a broker while that restarts.
+const (
+	firstPort    = 12_000
+	ports        = 20_000
+	portAttempts = 100
+)
+
+// freePort finds a port that nobody listens on. Nothing holds it until the broker listens: a collision with another process
 // shows as a failed start, never as a wrong answer.
 func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+	var last error
+	for range portAttempts {
+		port := firstPort + rand.IntN(ports)
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			last = err
+			continue
+		}
+		if err := listener.Close(); err != nil {
+			return 0, fmt.Errorf("release port %d: %w", port, err)
+		}
+		return port, nil
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	if err := listener.Close(); err != nil {
-		return 0, fmt.Errorf("release port %d: %w", port, err)
-	}
-	return port, nil
+	return 0, fmt.Errorf("find a free port: %w", last)
 }
