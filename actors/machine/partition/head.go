@@ -11,7 +11,7 @@ const (
 	headVersion = 1
 	// maxInlineBytes is how large the references inside a head may grow before they become a page: every push rewrites
 	// them, and a cold partition reads them in one go.
-	maxInlineBytes = 1024
+	maxInlineBytes = 512
 )
 
 // Head is the state of a partition's log. The zero value is that of a partition nothing was ever stored in.
