@@ -53,7 +53,11 @@ func openLogStore(o *Options, self raft.ServerID, logger hclog.Logger) (*logStor
 			return nil, nil, fmt.Errorf("complete rotation of log: %w", err)
 		}
 	}
-	files := &logFiles{faults: o.fault, flushed: o.observer().LogFlushed}
+	spare, err := newSpare(o.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	files := &logFiles{faults: o.fault, flushed: o.observer().LogFlushed, spare: spare}
 	store := &logStore{cache: logCache{maxBytes: o.LogCacheBytes}, dir: o.Dir, meta: meta, files: files, self: self, failed: func(error) {}, appended: func(_, _, _ uint64) {}}
 	store.WAL, err = wal.Open(o.Dir,
 		wal.WithCodec(recordCodec{}),
@@ -62,6 +66,7 @@ func openLogStore(o *Options, self raft.ServerID, logger hclog.Logger) (*logStor
 		wal.WithSegmentSize(o.fileBytes),
 		wal.WithLogger(logger))
 	if err != nil {
+		spare.close()
 		return nil, nil, fmt.Errorf("open log in %s: %w", o.Dir, err)
 	}
 	store.stampEnd.Store(report.stampEnd)
@@ -69,6 +74,12 @@ func openLogStore(o *Options, self raft.ServerID, logger hclog.Logger) (*logStor
 		store.noteMembership(report.configuration)
 	}
 	return store, report, nil
+}
+
+// Close closes the log. Nothing is appended any more.
+func (s *logStore) Close() error {
+	s.files.spare.close()
+	return s.WAL.Close()
 }
 
 func (s *logStore) noteMembership(configuration raft.Configuration) {
