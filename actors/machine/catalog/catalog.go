@@ -35,7 +35,7 @@ type Moment struct {
 	Seed        [16]byte
 }
 
-// partitionsRemembered bounds the catalog's memory of partitions: about 200 bytes each.
+// partitionsRemembered bounds the catalog's memory of partitions by id: about 200 bytes each.
 const partitionsRemembered = 1 << 16
 
 type queueKey struct {
@@ -53,7 +53,7 @@ type Machine struct {
 	queues  map[uint64]*Queue
 	byName  map[queueKey]*Queue
 	groups  map[uint64]map[string]*Group
-	names   *recent.Map[partitionKey, *Partition]
+	names   *nameMemory
 	byID    *recent.Map[uint64, *Partition]
 	lastIDs lastIDs
 }
@@ -71,7 +71,7 @@ func Load(r Reader) (*Machine, error) {
 		queues: map[uint64]*Queue{},
 		byName: map[queueKey]*Queue{},
 		groups: map[uint64]map[string]*Group{},
-		names:  recent.New[partitionKey, *Partition](partitionsRemembered),
+		names:  newNames(),
 		byID:   recent.New[uint64, *Partition](partitionsRemembered),
 	}
 	value, err := r.Get(lastIDsKey)
@@ -221,8 +221,7 @@ func (m *Machine) DeleteQueue(w Writer, tenant command.Tenant, name string) *Que
 
 // Partition finds a partition by name; nil when there is none.
 func (m *Machine) Partition(r Reader, queue uint64, name string) (*Partition, error) {
-	key := partitionKey{queue, name}
-	if partition, ok := m.names.Get(key); ok {
+	if partition, ok := m.names.get(queue, name); ok {
 		return partition, nil
 	}
 	value, err := r.Get(layout.PartitionName(queue, name))
@@ -233,7 +232,7 @@ func (m *Machine) Partition(r Reader, queue uint64, name string) (*Partition, er
 	if err != nil {
 		return nil, err
 	}
-	m.remember(partition)
+	m.names.put(partition)
 	return partition, nil
 }
 
@@ -253,13 +252,8 @@ func (m *Machine) PartitionByID(r Reader, id uint64) (*Partition, error) {
 	if err != nil || m.queues[partition.QueueID] == nil {
 		return nil, err
 	}
-	m.remember(partition)
+	m.byID.Put(id, partition)
 	return partition, nil
-}
-
-func (m *Machine) remember(partition *Partition) {
-	m.byID.Put(partition.ID, partition)
-	m.names.Put(partitionKey{partition.QueueID, partition.Name}, partition)
 }
 
 // EnsurePartition returns the partition of that name and makes it when it is missing.
@@ -277,7 +271,7 @@ func (m *Machine) EnsurePartition(r Reader, w Writer, at Moment, queue *Queue, n
 		Name:          name,
 		CreatedMicros: at.StampMicros,
 	}
-	m.remember(partition)
+	m.names.put(partition)
 	w.Put(layout.Partition(partition.ID), appendPartition(nil, partition))
 	w.Put(layout.PartitionName(queue.ID, name), appendPartitionName(nil, partition))
 	w.Put(layout.PartitionUUID(partition.UUID), binary.BigEndian.AppendUint64(nil, partition.ID))
@@ -287,7 +281,7 @@ func (m *Machine) EnsurePartition(r Reader, w Writer, at Moment, queue *Queue, n
 // ForgetPartition takes a partition out of the catalog: its name is free again.
 func (m *Machine) ForgetPartition(w Writer, partition *Partition) {
 	m.byID.Delete(partition.ID)
-	m.names.Delete(partitionKey{partition.QueueID, partition.Name})
+	m.names.forget(partition)
 	w.Delete(layout.Partition(partition.ID))
 	w.Delete(layout.PartitionName(partition.QueueID, partition.Name))
 	w.Delete(layout.PartitionUUID(partition.UUID))
