@@ -45,9 +45,10 @@ func TestTrueHistoryHasNoViolation(t *testing.T) {
 			s.books.Acks[1].Items = append(acked("failed", released, 2), acked("completed", released, 3)...)
 		},
 		"a lease that was extended is live past its first end": func(s *story) {
-			s.books.Extends = []Extend{{between(301, 302), Done, "g", "L5", []Partition{storyPartition}, 2 * storyLease, 1}}
-			s.books.Acks[4] = ack(between(2100, 2110), "L5", acked("completed", released, 5)...)
-			s.books.Acks = slices.Delete(s.books.Acks, 3, 4)
+			extendL5(s, storyPartition)
+		},
+		"one of two partitions of a lease was extended": func(s *story) {
+			extendL5(s, storyPartition, Partition{Queue: "q", Name: "settled before"})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -244,6 +245,13 @@ var lies = []struct {
 	{"an extension succeeds under a lease that is gone", "cursor", func(s *story) {
 		s.books.Extends = []Extend{{between(165, 168), Done, "g", "L1", []Partition{storyPartition}, storyLease, 1}}
 	}},
+}
+
+// extendL5 makes the last claim of the story outlive its first end by an extension which reached one partition of these.
+func extendL5(s *story, partitions ...Partition) {
+	s.books.Extends = []Extend{{between(301, 302), Done, "g", "L5", partitions, 2 * storyLease, 1}}
+	s.books.Acks[4] = ack(between(2100, 2110), "L5", acked("completed", released, 5)...)
+	s.books.Acks = slices.Delete(s.books.Acks, 3, 4)
 }
 
 func TestBrokenHistoryIsRejected(t *testing.T) {

@@ -240,8 +240,10 @@ func extendStep(books Books, extend Extend) (step, bool) {
 		this.span.End = books.effectEnd(extend.Span, writeGrace)
 		extend.Span = this.span
 		this.optional = true
-	case extend.Outcome == NotDone || extend.Renewed != len(extend.Partitions):
-		return step{}, false // it does not say which partitions it reached
+	case extend.Outcome == NotDone || extend.Renewed == 0:
+		return step{}, false
+	case extend.Renewed != len(extend.Partitions):
+		this.optional = true // it does not say which partitions it reached
 	}
 	this.apply = func(c cursor) ([]cursor, string) { return one(c.extended(extend)) }
 	return this, true

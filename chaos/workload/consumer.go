@@ -1,10 +1,13 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/url"
+	"slices"
 	"time"
 
 	"queen/chaos/contract/harness"
@@ -249,9 +252,8 @@ func ackItems(b batch, statuses []string) []ledger.AckItem {
 
 // extend sends one booked extension and reports whether it was granted.
 func (l *Load) extend(group string, b batch, by time.Duration) bool {
-	closeCall := l.history.Extend(ledger.Extend{
-		Group: group, LeaseID: b.leaseID, By: by, Partitions: []ledger.Partition{b.messages[0].Partition},
-	})
+	partitions := slices.SortedFunc(maps.Keys(b.ids), func(x, y ledger.Partition) int { return cmp.Compare(x.Name, y.Name) })
+	closeCall := l.history.Extend(ledger.Extend{Group: group, LeaseID: b.leaseID, By: by, Partitions: partitions})
 	reply := l.client.Extend(b.leaseID, map[string]any{"seconds": int(by / time.Second)})
 	outcome := ledger.Classify(reply.Status, reply.Err)
 	closeCall(outcome, reply.Renewed)
