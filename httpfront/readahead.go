@@ -6,8 +6,6 @@ import (
 	"net"
 	"sync"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // readAheadBytes holds most requests as a whole.
@@ -66,9 +64,10 @@ func (a *readAhead) rest(b []byte) int {
 // fill is called by the poller until it returns true: when there are bytes, at the end of the stream, or after a failure.
 func (a *readAhead) fill(fd uintptr) bool {
 	buffer := readAheadBuffers.Get().(*[readAheadBytes]byte)
-	n, err := unix.Read(int(fd), buffer[:])
-	for errors.Is(err, unix.EINTR) {
-		n, err = unix.Read(int(fd), buffer[:])
+	// Of this package, as in the library of Go: the race detector knows then that what was sent happened before.
+	n, err := syscall.Read(int(fd), buffer[:])
+	for errors.Is(err, syscall.EINTR) {
+		n, err = syscall.Read(int(fd), buffer[:])
 	}
 	if n > 0 {
 		a.buffer, a.unread = buffer, buffer[:n]
@@ -78,7 +77,7 @@ func (a *readAhead) fill(fd uintptr) bool {
 	if err == nil {
 		err = io.EOF
 	}
-	if errors.Is(err, unix.EAGAIN) {
+	if errors.Is(err, syscall.EAGAIN) {
 		return false
 	}
 	a.failed = err
