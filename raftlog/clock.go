@@ -40,8 +40,9 @@ func init() { lookForSuspension() }
 func (SystemClock) Monotonic() time.Duration {
 	running := int64(time.Since(clockStart))
 	checked := suspensionChecked.Load()
-	if running-checked >= int64(suspensionCheckInterval) && suspensionChecked.CompareAndSwap(checked, running) {
+	if running-checked >= int64(suspensionCheckInterval) {
 		lookForSuspension()
+		suspensionChecked.CompareAndSwap(checked, running)
 	}
 	return time.Duration(running + suspended.Load())
 }

@@ -19,21 +19,25 @@ const (
 	// 1.3 s. A log that fills its files faster than that goes on without.
 	sparePieceBytes = 1 << 20
 	sparePace       = 20 * time.Millisecond
+	// spareRoom is how many times its size must be free on the volume: a spare must never be what fills it.
+	spareRoom = 16
 )
 
 // spare prepares the next log file: all zeros, on the disk. Blocks that are only reserved cost a commit of the file system's
 // journal when they are flushed for the first time: 0.57 ms on ext4 in place of 0.34 ms, for every entry.
 //
-// A spare that fails is given up without a word: the log then reserves a file as it needs it, and says so if that fails.
+// A spare that fails is given up without a word until the log has begun another file: the log then reserves a file as it
+// needs it, and says so if that fails.
 type spare struct {
 	path string
 	quit chan struct{}
 	work sync.WaitGroup
 
 	mu sync.Mutex
-	// ready is the size of the finished spare, 0 when there is none; begun says that there is one or that it is being made.
-	ready int64
-	begun bool
+	// ready is the size of the finished spare, 0 when there is none; begun says that it was begun since the last file, and
+	// failed that it was given up.
+	ready         int64
+	begun, failed bool
 }
 
 // newSpare removes what an earlier process may have left unfinished.
@@ -54,13 +58,15 @@ func (s *spare) prepare(size int64) {
 	}
 	s.begun = true
 	s.work.Go(func() {
-		if err := s.write(size); err != nil {
+		err := s.write(size)
+		if err != nil {
 			_ = os.Remove(s.path) // what cannot be removed is in the way of the next one, which is given up as well
-			return
 		}
 		s.mu.Lock()
-		s.ready = size
-		s.mu.Unlock()
+		defer s.mu.Unlock()
+		if s.failed = err != nil; !s.failed {
+			s.ready = size
+		}
 	})
 }
 
@@ -74,6 +80,13 @@ func (s *spare) write(size int64) (err error) {
 			err = closeErr
 		}
 	}()
+	var volume unix.Statfs_t
+	if err := unix.Fstatfs(int(file.Fd()), &volume); err != nil {
+		return err
+	}
+	if int64(volume.Bavail)*volume.Bsize < spareRoom*size {
+		return unix.ENOSPC
+	}
 	if err := reserve(file, size); err != nil {
 		return err
 	}
@@ -97,10 +110,13 @@ func (s *spare) write(size int64) (err error) {
 	return file.Sync()
 }
 
-// take gives the spare another name, if it is finished and has this size.
+// take gives the spare another name, if it is finished and has this size. The log has begun another file with that.
 func (s *spare) take(path string, size int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.failed {
+		s.begun, s.failed = false, false
+	}
 	if s.ready == 0 || s.ready != size || os.Rename(s.path, path) != nil {
 		return false
 	}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func mustSpare(t *testing.T, dir string) *spare {
@@ -62,6 +64,44 @@ func TestAnUnfinishedSpareIsNotUsed(t *testing.T) {
 	defer again.close()
 	if exists(again.path) {
 		t.Fatal("the spare of an earlier process is still there")
+	}
+}
+
+func TestASpareThatFailedIsTriedAgainWithTheNextFile(t *testing.T) {
+	dir := t.TempDir()
+	s := mustSpare(t, dir)
+	defer s.close()
+	next := filepath.Join(dir, "next")
+	if err := os.Mkdir(s.path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const size = 1000
+	s.prepare(size)
+	s.work.Wait() // and what was in the way is gone
+	s.prepare(size)
+	s.work.Wait()
+	if s.take(next, size) {
+		t.Fatal("it was tried again with the same file")
+	}
+	s.prepare(size)
+	s.work.Wait()
+	if !s.take(next, size) {
+		t.Fatal("it was not tried again")
+	}
+}
+
+func TestASpareLeavesRoomOnTheVolume(t *testing.T) {
+	dir := t.TempDir()
+	var volume unix.Statfs_t
+	if err := unix.Statfs(dir, &volume); err != nil {
+		t.Fatal(err)
+	}
+	s := mustSpare(t, dir)
+	defer s.close()
+	s.prepare(int64(volume.Bavail) * volume.Bsize / (spareRoom - 1))
+	s.work.Wait() // at once
+	if !s.failed || exists(s.path) {
+		t.Fatal("a spare was made on a volume that it may fill")
 	}
 }
 

@@ -159,6 +159,9 @@ func (a *API) replay(r *httpfront.Request, call command.DeadLetterReplay, addres
 		if call.Sealed, err = a.sealedDeadLetter(result.Row); err == nil {
 			result, err = a.executeReplay(deadline, &call)
 		}
+		if err == nil && result.Outcome == command.ReplayInClear {
+			err = actors.ErrRetry // the row has not come to this node's state yet
+		}
 	}
 	if err != nil {
 		return err
