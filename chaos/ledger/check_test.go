@@ -47,6 +47,11 @@ func TestTrueHistoryHasNoViolation(t *testing.T) {
 		"a lease that was extended is live past its first end": func(s *story) {
 			extendL5(s, storyPartition)
 		},
+		"what was answered in a blackout lasted, and was settled": func(s *story) {
+			dark := &s.books.Pops[4]
+			dark.Outcome, dark.DarkLeaseID, dark.DarkMessages = Unknown, dark.LeaseID, dark.Messages
+			dark.LeaseID, dark.Messages = "", nil
+		},
 		"one of two partitions of a lease was extended": func(s *story) {
 			extendL5(s, storyPartition, Partition{Queue: "q", Name: "settled before"})
 		},

@@ -53,6 +53,10 @@ type Pop struct {
 	Lease        time.Duration
 	LeaseID      string
 	Messages     []Delivery
+	// DarkLeaseID and DarkMessages are those of an answer that does not count (Blackout): the pop has claimed just this, or
+	// nothing that lasts.
+	DarkLeaseID  string
+	DarkMessages []Delivery
 }
 
 // AckItem is one acknowledged message with its verdict. Status is completed, failed, retry or dlq.
@@ -181,6 +185,7 @@ func (b Books) forget(dark Span) {
 	for i, pop := range b.Pops {
 		if hit(pop.Span, pop.Outcome) {
 			b.Pops[i].Outcome, b.Pops[i].LeaseID, b.Pops[i].Messages = Unknown, "", nil
+			b.Pops[i].DarkLeaseID, b.Pops[i].DarkMessages = pop.LeaseID, pop.Messages
 		}
 	}
 	for i, ack := range b.Acks {

@@ -89,18 +89,25 @@ func (b Books) effectEnd(call Span, grace time.Duration) time.Duration {
 // popSteps gives the claim of a pop per partition. A pop without an answer may have claimed anything in its queue.
 func popSteps(books Books, pop Pop, logs shelves) map[Reader]step {
 	steps := map[Reader]step{}
-	switch pop.Outcome {
-	case Done:
+	read := func(pop Pop, optional bool) {
 		for _, by := range claims(pop) {
 			steps[Reader{by.partition, pop.Group}] = step{
-				span: pop.Span,
+				span: pop.Span, optional: optional,
 				apply: func(c cursor) ([]cursor, string) {
 					return one(c.claimed(by.claim))
 				},
-				label: fmt.Sprintf("pop delivers %d..%d as attempt %d under %s", by.first, by.last, by.attempt, by.leaseID),
+				label: fmt.Sprintf("pop delivers %d..%d as attempt %d under %s (%v)", by.first, by.last, by.attempt, by.leaseID, pop.Outcome),
 			}
 		}
-	case Unknown:
+	}
+	switch {
+	case pop.Outcome == Done:
+		read(pop, false)
+	case pop.Outcome == Unknown && pop.DarkLeaseID != "":
+		dark := pop
+		dark.LeaseID, dark.Messages = pop.DarkLeaseID, pop.DarkMessages
+		read(dark, true)
+	case pop.Outcome == Unknown:
 		span := Span{pop.Start, books.effectEnd(pop.Span, popGrace)}
 		by := claim{span: span, lease: pop.Lease}
 		for partition := range logs {
