@@ -120,6 +120,7 @@ func (a *apply) deleteQueue(c *command.DeleteQueue) (command.Result, error) {
 	}
 	a.after = append(a.after, func() {
 		a.directory.withdraw(queue)
+		a.arrivals.announce(queue.ID) // after the directory: who waits now has seen it without the queue, or hears this
 		a.groups.stopQueue(queue.ID)
 	})
 	return &command.DeleteQueueResult{Existed: true}, nil

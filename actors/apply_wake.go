@@ -1,10 +1,6 @@
 package actors
 
-import (
-	"slices"
-
-	"queen/actors/machine/catalog"
-)
+import "queen/actors/machine/catalog"
 
 // storedAppend is one append of an entry, for the groups that read its queue.
 type storedAppend struct {
@@ -40,12 +36,7 @@ func (a *apply) wake(stored []storedAppend) {
 			actor.Tell(note)
 		}
 	}
-	if a.arrivals.waiting.Load() > 0 {
-		if slices.ContainsFunc(stored, func(s storedAppend) bool { return s.created }) {
-			queueIDs = append(queueIDs, AnyNewPartition)
-		}
-		a.arrivals.announce(queueIDs)
-	}
+	a.arrivals.announce(queueIDs...)
 }
 
 // add takes an append in; the options of the newest one hold.

@@ -19,7 +19,7 @@ type Directory struct {
 	mu       sync.RWMutex
 	byName   map[directoryKey]*QueueView
 	byID     map[uint64]*QueueView
-	awaiting map[directoryKey][]chan struct{}
+	awaiting map[directoryKey]map[bell]struct{}
 }
 
 type directoryKey struct {
@@ -31,7 +31,7 @@ func newDirectory() *Directory {
 	return &Directory{
 		byName:   map[directoryKey]*QueueView{},
 		byID:     map[uint64]*QueueView{},
-		awaiting: map[directoryKey][]chan struct{}{},
+		awaiting: map[directoryKey]map[bell]struct{}{},
 	}
 }
 
@@ -73,32 +73,35 @@ func (d *Directory) All() []*QueueView {
 	return queues
 }
 
-// AwaitQueue returns a channel that is closed when the queue exists, and a function that ends the wait. One waiter costs
+// AwaitQueue returns a channel that fires once when the queue exists, and a function that ends the wait. One waiter costs
 // one channel.
 func (d *Directory) AwaitQueue(tenant command.Tenant, name string) (created <-chan struct{}, end func()) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	ch := make(chan struct{})
+	creation := newBell()
 	key := directoryKey{tenant, name}
-	if d.byName[key] != nil {
-		close(ch)
-		return ch, func() {}
+	if d.findOrAwait(key, creation) != nil {
+		creation.ring()
 	}
-	d.awaiting[key] = append(d.awaiting[key], ch)
-	return ch, func() { d.stopAwaiting(key, ch) }
+	return creation, func() { d.stopAwaiting(key, creation) }
 }
 
-func (d *Directory) stopAwaiting(key directoryKey, ch chan struct{}) {
+// findOrAwait finds a queue by name; when there is none, the bell rings when it is made. No creation falls in between.
+func (d *Directory) findOrAwait(key directoryKey, creation bell) *QueueView {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	waiting := d.awaiting[key]
-	for i, candidate := range waiting {
-		if candidate == ch {
-			waiting[i] = waiting[len(waiting)-1]
-			d.awaiting[key] = waiting[:len(waiting)-1]
-			break
-		}
+	if queue := d.byName[key]; queue != nil {
+		return queue
 	}
+	if d.awaiting[key] == nil {
+		d.awaiting[key] = map[bell]struct{}{}
+	}
+	d.awaiting[key][creation] = struct{}{}
+	return nil
+}
+
+func (d *Directory) stopAwaiting(key directoryKey, creation bell) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.awaiting[key], creation)
 	if len(d.awaiting[key]) == 0 {
 		delete(d.awaiting, key)
 	}
@@ -116,8 +119,8 @@ func (d *Directory) publish(queue *catalog.Queue, groups map[string]*catalog.Gro
 	key := directoryKey{queue.Tenant, queue.Name}
 	d.byName[key] = view
 	d.byID[queue.ID] = view
-	for _, ch := range d.awaiting[key] {
-		close(ch)
+	for creation := range d.awaiting[key] {
+		creation.ring()
 	}
 	delete(d.awaiting, key)
 }

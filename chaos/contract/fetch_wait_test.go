@@ -98,6 +98,38 @@ func TestFetchWaitsForWhatDoesNotExistYet_13_1(t *testing.T) {
 	}
 }
 
+// TestFetchFollowsAQueueThatIsMadeAgain_13_1: a queue that is deleted while a call waits for it, and made again by a push, is
+// the one that the call reads.
+func TestFetchFollowsAQueueThatIsMadeAgain_13_1(t *testing.T) {
+	t.Parallel()
+	for _, pause := range []bool{true, false} {
+		t.Run(fmt.Sprint("missing for a while ", pause), func(t *testing.T) {
+			t.Parallel()
+			queue := uniqueName(t)
+			pushAll(t, suite.client, numbered(queue, "p", "m", 3)...)
+			offsets := map[string]int{"p": 3, "other": 0}
+			waiting := make(chan harness.Response, 1)
+			go func() { waiting <- suite.client.Post("/api/v1/fetch", fetchBody(queue, 30_000, 1, offsets)) }() // ends with its fetch
+			// The call is there and has found nothing when this one has.
+			short := fetchBody(queue, 300, 1, offsets)
+			fetchEntries[fetchEntry](t, "/api/v1/fetch", short)
+			need(t, suite.client.Delete("/api/v1/resources/queues/"+queue), 200)
+			if pause {
+				entries, _ := fetchEntries[fetchEntry](t, "/api/v1/fetch", short)
+				if entries[0].Error != "UNKNOWN_TOPIC_OR_PARTITION" {
+					t.Fatalf("got %+v", entries)
+				}
+			}
+			pushOne(t, suite.client, harness.Item{Queue: queue, Partition: "other", Payload: "again"})
+			answer := <-waiting
+			need(t, answer, 200)
+			if answer.Elapsed > delivery || !strings.Contains(string(answer.Body), `"again"`) {
+				t.Fatalf("want the record of the new queue, got %v", answer)
+			}
+		})
+	}
+}
+
 // TestFetchWaitIsClamped_13_1: maxWaitMs to 0 to 30,000; minBytes of 0 are always there.
 func TestFetchWaitIsClamped_13_1(t *testing.T) {
 	t.Parallel()

@@ -1,11 +1,11 @@
 package api
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"queen/actors"
@@ -35,65 +35,47 @@ func (a *API) fetch(r *httpfront.Request) error {
 	watch := r.WatchClient()
 	defer watch.Close()
 	waitUntil := r.Arrived.Add(time.Duration(body.WaitMs) * time.Millisecond)
-	for final := body.WaitMs == 0; ; {
-		stored, end := a.broker.Await(a.fetchedQueues(r.Tenant, body))
-		answered, err := a.fetchOnce(r, body, final)
-		if !answered && err == nil {
-			final = !a.awaitStored(r, stored, waitUntil, watch.C)
-		}
-		end()
-		if answered || err != nil {
+	queues := fetchedQueues(body)
+	for waiting := body.WaitMs > 0; waiting; {
+		var answered bool
+		if answered, waiting, err = a.fetchOrWait(r, body, queues, waitUntil, watch.C); answered || err != nil {
 			return err
 		}
 	}
+	_, err = a.fetchOnce(r, body, true)
+	return err
 }
 
-// fetchedQueues are the queues whose appends a fetch waits for. One that does not exist yet has no id to wait for: the
-// append that makes its first partition is waited for instead, and then all of them are looked up again.
-func (a *API) fetchedQueues(tenant command.Tenant, body *wire.Fetch) []uint64 {
-	var queueIDs []uint64
-	missing := false
+// fetchedQueues are the queues that a fetch names, each once.
+func fetchedQueues(body *wire.Fetch) []string {
+	queues := make([]string, len(body.Entries))
 	for i := range body.Entries {
-		if queue := a.broker.Directory().Queue(tenant, body.Entries[i].Queue); queue != nil {
-			queueIDs = append(queueIDs, queue.ID)
-		} else {
-			missing = true
-		}
+		queues[i] = body.Entries[i].Queue
 	}
-	if missing {
-		queueIDs = append(queueIDs, actors.AnyNewPartition)
-	}
-	return queueIDs
+	slices.Sort(queues)
+	return slices.Compact(queues)
 }
 
-// awaitStored waits for the next append to one of the queues; false when the wait is over.
-func (a *API) awaitStored(r *httpfront.Request, stored []<-chan struct{}, until time.Time, gone <-chan struct{}) bool {
-	left := time.Until(until)
-	if left <= 0 {
-		return false
+// fetchOrWait answers when enough is there, and else waits until something happens to one of the queues; waiting false
+// tells that the wait is over.
+func (a *API) fetchOrWait(r *httpfront.Request, body *wire.Fetch, queues []string, until time.Time,
+	gone <-chan struct{}) (answered, waiting bool, err error) {
+	changed, end := a.broker.Await(r.Tenant, queues)
+	defer end()
+	if answered, err = a.fetchOnce(r, body, false); answered || err != nil {
+		return answered, false, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	any := make(chan struct{}, len(stored))
-	for _, ch := range stored {
-		go func() {
-			select {
-			case <-ch:
-				any <- struct{}{}
-			case <-ctx.Done():
-			}
-		}()
-	}
-	timer := time.NewTimer(left)
+	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	select {
-	case <-any:
-		return true
+	case <-changed:
+		// Appends may follow each other without end: past its time a fetch does not wait for the next.
+		return false, time.Now().Before(until), nil
 	case <-timer.C:
 	case <-gone:
 	case <-r.Draining():
 	}
-	return false
+	return false, false, nil
 }
 
 // fetchOnce answers with what is there, unless that is less than asked for and this is not the final look. Most answers are

@@ -31,6 +31,7 @@ type testNode struct {
 	url     string
 	address string
 	ahead   atomic.Uint64 // microseconds that reads see the log's time ahead, so that a test can let time pass
+	looks   atomic.Int64  // linearizable views that were opened since the start
 }
 
 // Health implements Node.
@@ -66,16 +67,21 @@ func (m testMachine) Apply(entries []raftlog.CommittedEntry) error {
 	return m.broker.Flush()
 }
 
-func (m testMachine) AppliedIndex() (index, term uint64)  { return m.broker.AppliedIndex() }
-func (m testMachine) DurablePoint() (uint64, error)       { return m.broker.DurablePoint() }
-func (l testLog) Now() uint64                             { return l.raft.Now() + l.ahead.Load() }
-func (l testLog) Leads() bool                             { return l.raft.Leads() }
-func (l testLog) Propose(p actors.Proposal) error         { return l.raft.Propose(l.proposal(&p)) }
-func (l testLog) ReadIndex(ctx context.Context) (e error) { _, e = l.raft.ReadIndex(ctx); return e }
+func (m testMachine) AppliedIndex() (index, term uint64) { return m.broker.AppliedIndex() }
+func (m testMachine) DurablePoint() (uint64, error)      { return m.broker.DurablePoint() }
+func (l testLog) Now() uint64                            { return l.raft.Now() + l.ahead.Load() }
+func (l testLog) Leads() bool                            { return l.raft.Leads() }
+func (l testLog) Propose(p actors.Proposal) error        { return l.raft.Propose(l.proposal(&p)) }
+func (l testLog) ReadIndex(ctx context.Context) (e error) {
+	l.looks.Add(1)
+	_, e = l.raft.ReadIndex(ctx)
+	return e
+}
 
 type testLog struct {
 	raft  *raftlog.Node
 	ahead *atomic.Uint64
+	looks *atomic.Int64
 }
 
 func (l testLog) proposal(p *actors.Proposal) raftlog.Proposal {
@@ -126,12 +132,13 @@ func startNodeWith(t *testing.T, flushEvery time.Duration, front httpfront.Confi
 	options := raftlog.DefaultOptions(filepath.Join(dir, "raft"), 1)
 	options.Observer = n.api.Observer()
 	n.raft = must(raftlog.Open(options, testMachine{broker}))
-	log := testLog{n.raft, &n.ahead}
+	log := testLog{n.raft, &n.ahead, &n.looks}
 	broker.Start(log)
 	n.api.Connect(broker)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	check(t, log.ReadIndex(ctx))
+	n.looks.Store(0)
 	server.Open()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
