@@ -2,6 +2,7 @@ package actors
 
 import (
 	"cmp"
+	"container/heap"
 	"slices"
 	"time"
 
@@ -135,7 +136,7 @@ func (b *Broker) reserve(r *DiscoverRequest, queues []*QueueView) (*command.Clai
 	if claim.LeaseMs == 0 {
 		claim.LeaseMs = discoveryLeaseMs
 	}
-	call := &discovery{Broker: b, r: r, claim: claim, left: r.Partitions}
+	call := &discovery{Broker: b, r: r, claim: claim, left: r.Partitions, nowMicros: b.log.Now()}
 	for len(queues) > 0 && call.left > 0 {
 		equals := 1
 		for equals < len(queues) && queues[equals].Options.Priority == queues[0].Options.Priority {
@@ -159,46 +160,95 @@ type discovery struct {
 	claim    *command.Claim
 	reserved []reservation
 	left     int
+	// nowMicros is when it looks; ask is the message it looks with, used again and again.
+	nowMicros uint64
+	ask       readySince
 }
 
 // reserveLongestReady merges what is ready in queues of one priority. It looks before it reserves, so that no other pop misses
 // a partition in the meantime; what somebody else takes in between, or a scan has still to find, is left to the caller.
 func (d *discovery) reserveLongestReady(queues []*QueueView) {
-	type candidate struct {
-		queue       int
-		sinceMicros uint64
-	}
-	var candidates []candidate
+	lines := make(readyLines, 0, len(queues))
 	for i, queue := range queues {
-		group := queue.Groups[d.r.Group]
-		if group == nil {
-			continue
-		}
-		ask := readySince{limit: d.left}
-		if actor := d.groups.find(queue.ID, group.ID); actor == nil || actor.Call(&ask) != nil {
-			continue // the pop itself makes the actor and has it look
-		}
-		for _, since := range ask.sinceMicros {
-			candidates = append(candidates, candidate{i, since})
+		line := readyLine{queue: i}
+		if d.look(queue, &line, 1); len(line.sinceMicros) > 0 {
+			lines = append(lines, line)
 		}
 	}
-	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.sinceMicros, b.sinceMicros) })
-	candidates = candidates[:min(d.left, len(candidates))]
-	wanted, taken := make([]int, len(queues)), make([][]uint64, len(queues))
-	for _, c := range candidates {
-		wanted[c.queue]++
+	heap.Init(&lines)
+	wanted, order := make([]int, len(queues)), make([]int, 0, d.left)
+	for len(order) < d.left && len(lines) > 0 {
+		first := &lines[0]
+		order = append(order, first.queue)
+		wanted[first.queue]++
+		if first.next++; first.next == first.asked && len(order) < d.left {
+			// Every group is asked for one instant, and for twice as many whenever all of them have won: with many queues
+			// most of them win nothing.
+			d.look(queues[first.queue], first, first.asked+min(first.asked, d.left-len(order)))
+		}
+		if first.next < len(first.sinceMicros) {
+			heap.Fix(&lines, 0)
+		} else {
+			heap.Pop(&lines)
+		}
 	}
+	taken := make([][]uint64, len(queues))
 	for i, queue := range queues {
 		if wanted[i] > 0 {
 			taken[i] = d.take(queue, wanted[i])
 		}
 	}
-	for _, c := range candidates {
-		if rest := taken[c.queue]; len(rest) > 0 {
-			d.add(queues[c.queue], rest[:1])
-			taken[c.queue] = rest[1:]
+	for _, i := range order {
+		if rest := taken[i]; len(rest) > 0 {
+			d.add(queues[i], rest[:1])
+			taken[i] = rest[1:]
 		}
 	}
+}
+
+// look asks the group of a queue since when its first partitions have been ready. A group that is not in memory is made and
+// scanned like for a pop: one that is looked for among others only would never be found otherwise.
+func (d *discovery) look(queue *QueueView, line *readyLine, limit int) {
+	line.sinceMicros, line.asked = line.sinceMicros[:0], limit
+	group := queue.Groups[d.r.Group]
+	if group == nil {
+		return
+	}
+	actor := d.groups.get(queue.ID, group.ID)
+	if actor == nil {
+		return // the node stops
+	}
+	d.ensureScanned(actor, group)
+	d.ask.limit, d.ask.nowMicros, d.ask.sinceMicros = limit, d.nowMicros, line.sinceMicros
+	if actor.Call(&d.ask) == nil { // one that dies, or is unloaded right now, is found by the next pop
+		line.sinceMicros = d.ask.sinceMicros
+	}
+}
+
+// readyLine is what a queue has ready, longest first, as far as its group has been asked.
+type readyLine struct {
+	// queue is its place among its equals, which decides between the same instants.
+	queue       int
+	sinceMicros []uint64
+	// next is the instant that competes with those of other queues; asked is how many were asked for.
+	next, asked int
+}
+
+// readyLines is a heap of lines, the longest ready partition first.
+type readyLines []readyLine
+
+func (l readyLines) Len() int { return len(l) }
+func (l readyLines) Less(i, j int) bool {
+	a, b := &l[i], &l[j]
+	return cmp.Or(cmp.Compare(a.sinceMicros[a.next], b.sinceMicros[b.next]), cmp.Compare(a.queue, b.queue)) < 0
+}
+func (l readyLines) Swap(i, j int) { l[i], l[j] = l[j], l[i] }
+func (l *readyLines) Push(x any)   { *l = append(*l, x.(readyLine)) }
+func (l *readyLines) Pop() any {
+	old := *l
+	last := old[len(old)-1]
+	*l = old[:len(old)-1]
+	return last
 }
 
 // add makes reserved partitions the next targets of the claim.

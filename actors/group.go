@@ -74,7 +74,8 @@ func (g *group) Receive(message any) {
 	case *cancelWaiter:
 		m.removed = g.cancel(m.waiter)
 	case *readySince:
-		m.sinceMicros = g.schedule.ReadySince(nil, m.limit)
+		g.shared.lastPopMicros.Store(m.nowMicros)
+		m.sinceMicros = g.schedule.ReadySince(m.sinceMicros, m.limit)
 	case *giveBack:
 		for _, partition := range m.partitions {
 			g.schedule.Return(partition, m.nowMicros)

@@ -56,6 +56,9 @@ const claimAttemptMin = time.Second
 // claimMargin is how long before its deadline a pop stops claiming, but never more than a quarter of what is left.
 const claimMargin = 250 * time.Millisecond
 
+// parkMin is the least that is worth parking for: a shorter wait could be over before the group's actor has seen the pop.
+const parkMin = 25 * time.Millisecond
+
 // popCall is one pop on its way.
 type popCall struct {
 	*PopRequest
@@ -67,7 +70,11 @@ type popCall struct {
 	front         bool
 	offered       offer
 	tried         bool
-	waited        time.Duration
+	// parks is how long the group may keep the pop; 0 asks it once. lasts tells that the call ends no earlier than its wait
+	// when it gets nothing.
+	parks  time.Duration
+	lasts  bool
+	waited time.Duration
 }
 
 // Pop claims what is ready for a group, and waits for it when it is asked to (messaging 5.5, 5.7). The error is ErrGone
@@ -208,9 +215,10 @@ func (c *popCall) claim() (outcome *PopOutcome, again bool, err error) {
 }
 
 func (c *popCall) waiter() *waiter {
+	c.plan()
 	w := &waiter{
 		limit: c.Partitions, autoBatch: c.AutoBatch, pinned: c.Pinned, partition: c.Partition,
-		wait: c.waits(), front: c.front, nowMicros: c.b.log.Now(), offers: make(chan offer, 1),
+		wait: c.parks > 0, front: c.front, nowMicros: c.b.log.Now(), offers: make(chan offer, 1),
 	}
 	if c.AutoPartitions {
 		w.limit = 0
@@ -226,8 +234,19 @@ func (c *popCall) waiter() *waiter {
 	return w
 }
 
-// waits tells whether enough is left of the wait to park: with less the pop asks once and answers (messaging 5.5.10).
-func (c *popCall) waits() bool { return c.Wait && time.Until(c.Deadline) > c.b.config.PopReplyMargin }
+// plan decides what the pop does with the rest of its wait: it parks until the margin before the deadline begins. With less
+// than parkMin until then it asks once, and within the reply margin it does not wait either (messaging 5.5.10).
+func (c *popCall) plan() {
+	c.parks, c.lasts = 0, false
+	if !c.Wait {
+		return
+	}
+	left := time.Until(c.Deadline)
+	c.lasts = left > c.b.config.PopReplyMargin
+	if parks := left - max(min(claimMargin, left/4), c.b.config.PopReplyMargin); parks >= parkMin {
+		c.parks = parks
+	}
+}
 
 // seed is how the cursor of a pinned, unregistered group is made (messaging 5.8).
 func (c *popCall) seed() command.Subscription {
@@ -253,10 +272,9 @@ func (c *popCall) newLease() command.LeaseID {
 
 // park waits for the answer of the group actor; false when the wait is over and nothing was offered.
 func (c *popCall) park(actor *groupActor, w *waiter) bool {
-	wait := time.Until(c.claimDeadline())
-	if w.wait {
-		left := time.Until(c.Deadline)
-		wait = left - max(min(claimMargin, left/4), c.b.config.PopReplyMargin)
+	wait := c.parks
+	if wait == 0 {
+		wait = time.Until(c.claimDeadline())
 	}
 	began := time.Now()
 	defer func() { c.waited += time.Since(began) }()
@@ -303,7 +321,7 @@ func (b *Broker) awaitOffer(actor *groupActor, w *waiter, wait time.Duration, go
 
 // finishWait keeps an empty long poll until its time is really over: the margin is for claiming only.
 func (c *popCall) finishWait() {
-	if !c.Wait {
+	if !c.lasts {
 		return
 	}
 	timer := time.NewTimer(time.Until(c.Deadline))
@@ -319,6 +337,7 @@ func (c *popCall) finishWait() {
 func (c *popCall) take(actor *groupActor, w *waiter) (outcome *PopOutcome, again bool, err error) {
 	switch c.offered.kind {
 	case offerNothing:
+		c.finishWait()
 		return c.empty(), false, nil
 	case offerAgain:
 		return nil, true, nil

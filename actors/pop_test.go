@@ -240,14 +240,36 @@ func TestGoneClientNeverHoldsALease(t *testing.T) {
 }
 
 func TestEmptyLongPollLastsItsTime(t *testing.T) {
-	r := newRig(t)
-	for _, d := range []time.Duration{120 * time.Millisecond, 300 * time.Millisecond} {
-		pop := r.start(wildcard("orders", waiting, inTime(d)))
+	for _, c := range []struct{ margin, wait time.Duration }{
+		{0, 10 * time.Millisecond}, {0, 120 * time.Millisecond}, {0, 300 * time.Millisecond},
+		{200 * time.Millisecond, 210 * time.Millisecond}, {200 * time.Millisecond, 280 * time.Millisecond},
+	} {
+		r := newRig(t, func(config *Config) { config.PopReplyMargin = c.margin })
+		r.pop(wildcard("orders")) // registers the group
+		pop := r.start(wildcard("orders", waiting, inTime(c.wait)))
 		if outcome := pop.wait(t); len(outcome.Batches) != 0 {
 			t.Errorf("got %+v", outcome)
 		}
-		if pop.took < d || pop.took > d+5*time.Second {
-			t.Errorf("a wait of %v took %v", d, pop.took)
+		if pop.took < c.wait-time.Millisecond || pop.took > c.wait+5*time.Second {
+			t.Errorf("with a margin of %v a wait of %v took %v", c.margin, c.wait, pop.took)
+		}
+	}
+}
+
+// TestShortWaitGetsWhatIsReady makes pops whose wait ends just before or after the reply margin begins: the one attempt
+// that every pop has must not be over before the group's actor has seen it.
+func TestShortWaitGetsWhatIsReady(t *testing.T) {
+	const margin = 50 * time.Millisecond
+	r := newRig(t, func(c *Config) { c.PopReplyMargin = margin })
+	r.pop(wildcard("orders"))
+	const pops = 100
+	for p := range pops {
+		r.push("orders", fmt.Sprint("p", p), "x")
+	}
+	for i := range pops {
+		left := margin + time.Duration(i-20)*10*time.Microsecond
+		if outcome := r.pop(wildcard("orders", waiting, inTime(left))); got(outcome) != 1 {
+			t.Fatalf("a pop with %v left of its wait got %+v", left, outcome)
 		}
 	}
 }

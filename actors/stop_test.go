@@ -2,8 +2,6 @@ package actors
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -68,48 +66,6 @@ func TestCommandThatIsNotProposedInTimeHasAnError(t *testing.T) {
 	r.Execute(soon(), &command.Tick{}) // what was dropped is behind us
 	if queue := r.Directory().Queue(command.DefaultTenant, "orders"); queue != nil {
 		t.Error("a push that was dropped has made its queue")
-	}
-}
-
-func TestDiscoveryClaimsByPriorityThenByReadiness(t *testing.T) {
-	r := newRig(t)
-	for i, queue := range []string{"shop.low", "shop.high", "shop.middle", "other.one"} {
-		r.configure(queue, command.OptionChange{Key: command.OptionNamespace, Text: queue[:4]},
-			seconds(command.OptionPriority, []int32{1, 9, 5, 100}[i]))
-		for p := range 2 {
-			r.push(queue, fmt.Sprint("p", p), "x")
-		}
-	}
-	discover := func(partitions int) *PopOutcome {
-		t.Helper()
-		outcome, err := r.Discover(&DiscoverRequest{
-			PopRequest: *wildcard("", func(r *PopRequest) { r.Partitions = partitions }), Namespace: "shop", HasNamespace: true,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return outcome
-	}
-	order := func(o *PopOutcome) (names []string) {
-		for i := range o.Batches {
-			names = append(names, o.Batches[i].Queue+"/"+o.Batches[i].PartitionName)
-		}
-		return names
-	}
-	first := discover(3)
-	if want := []string{"shop.high/p0", "shop.high/p1", "shop.middle/p0"}; !slices.Equal(order(first), want) {
-		t.Errorf("claimed %v", order(first))
-	}
-	if want := []string{"shop.middle/p1", "shop.low/p0", "shop.low/p1"}; !slices.Equal(order(discover(64)), want) {
-		t.Errorf("the rest is not %v", want)
-	}
-	if rest := discover(1); len(rest.Batches) != 0 || !rest.Registered {
-		t.Errorf("got %+v", rest)
-	}
-	// All batches of one call share the lease: it is extended as a whole.
-	result, err := r.Execute(soon(), &command.Extend{Tenant: command.DefaultTenant, Lease: first.Lease, Seconds: 600})
-	if err != nil || result.(*command.ExtendResult).Renewed != 3 {
-		t.Errorf("extend: %+v, %v", result, err)
 	}
 }
 

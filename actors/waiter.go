@@ -94,9 +94,12 @@ type cancelWaiter struct {
 	removed bool
 }
 
-// readySince asks since when the partitions have been ready that a pop of so many would get now, longest first.
+// readySince asks since when the partitions have been ready that a pop of so many would get now, longest first. The pop
+// that asks may get none of them and ask for ever, so it keeps the group in memory like one that gets something.
 type readySince struct {
-	limit       int
+	limit     int
+	nowMicros uint64
+	// sinceMicros is appended to.
 	sinceMicros []uint64
 }
 

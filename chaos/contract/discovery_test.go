@@ -40,6 +40,35 @@ func TestDiscoveryTakesTheLongestReadyAmongEqualPriorities(t *testing.T) {
 	})
 }
 
+// TestDiscoveryReachesEveryQueueAfterARestart: 5.12, a queue that nobody has asked for since the start is not passed over
+// for ever by one that always has enough. What was ready before the start has no order.
+func TestDiscoveryReachesEveryQueueAfterARestart(t *testing.T) {
+	t.Parallel()
+	broker := privateBroker(t, nil)
+	client := broker.Client()
+	query := "partitions=1&commitOnDelivery=true&subscriptionMode=all&consumerGroup=g&namespace=sv"
+	for _, queue := range []string{"sv.a", "sv.b"} {
+		need(t, client.Configure(queue, map[string]any{"namespace": "sv"}), 200)
+	}
+	needEmpty(t, client.Discover(query)) // both have the group
+	pushOne(t, client, harness.Item{Queue: "sv.b", Payload: 1, TransactionID: "b"})
+	pushOne(t, client, harness.Item{Queue: "sv.a", Partition: "0", Payload: 1, TransactionID: "a0"})
+	if err := broker.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	client = broker.Client()
+	var order []string
+	for i := 1; i <= 10; i++ {
+		pushOne(t, client, harness.Item{Queue: "sv.a", Partition: fmt.Sprint(i), Payload: 1, TransactionID: fmt.Sprint("a", i)})
+		popped := client.Discover(query)
+		needMessageCount(t, popped, 1)
+		if order = append(order, popped.Messages[0].TransactionID); popped.Messages[0].TransactionID == "b" {
+			return
+		}
+	}
+	t.Errorf("sv.b is not among what was delivered: %v", order)
+}
+
 // TestDiscoveryStaysWithinItsTenant: 5.12 and 2.5, also where it registers its group.
 func TestDiscoveryStaysWithinItsTenant(t *testing.T) {
 	t.Parallel()
