@@ -107,6 +107,8 @@ type Broker struct {
 	stop    context.CancelFunc
 	stopped context.Context
 	workers workers
+	// scanSlots has one place for each scan that runs.
+	scanSlots chan struct{}
 }
 
 // NewBroker builds the actors over an open store. Start makes them work; until then only StateMachine calls are allowed.
@@ -114,7 +116,8 @@ func NewBroker(c Config) (*Broker, error) {
 	if c.Observer == nil {
 		c.Observer = unobserved{}
 	}
-	b := &Broker{config: c, store: c.Store, logger: c.Log, directory: newDirectory(), pending: newPending()}
+	b := &Broker{config: c, store: c.Store, logger: c.Log, directory: newDirectory(), pending: newPending(),
+		scanSlots: make(chan struct{}, scansAtOnce)}
 	b.system = NewSystem(c.Log)
 	b.groups = newGroups(b.system)
 	b.stopped, b.stop = context.WithCancel(context.Background())

@@ -125,12 +125,21 @@ func (b *Broker) rescan(actor *groupActor) {
 	}
 }
 
+// scansAtOnce bounds the scans that run at one time: a discovery pop may begin one for each of a thousand queues.
+const scansAtOnce = 8
+
 func (b *Broker) startScan(actor *groupActor, group *catalog.Group) {
 	if !b.started.Load() || b.stopped.Err() != nil {
 		return
 	}
 	number := actor.shared.scans.Add(1)
 	b.workers.run(func() {
+		select {
+		case b.scanSlots <- struct{}{}:
+			defer func() { <-b.scanSlots }()
+		case <-b.stopped.Done():
+			return
+		}
 		view := b.store.View()
 		defer view.Close()
 		if err := scan(view, actor, number, group.Subscription, b.log.Now, b.machine.publishedHolds()); err != nil {
