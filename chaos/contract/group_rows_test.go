@@ -73,7 +73,7 @@ func TestGroupDetailValues(t *testing.T) {
 	conflating := newScene(t, nil, 2)
 	conflating.group = s.group
 	needMessages(t, conflating.pop(1, "conflation=true"), "m1")
-	s.leaseTime = 1
+	s.leaseTime = 4
 	batch := s.claim(2, 0, 1, 1)
 	read := func() groupDetail { return fetchInto[groupDetail](t, s.client, groupPath(s.group)) }
 	detail := read()
@@ -84,7 +84,7 @@ func TestGroupDetailValues(t *testing.T) {
 	if !mine.LeaseActive || mine.WorkerID == nil || *mine.WorkerID != batch.lease || mine.OffsetLag != 3 || mine.TotalConsumed != 0 {
 		t.Errorf("leased: got %+v", mine)
 	}
-	eventually(t, delivery, func() (bool, string) { // the lease of a second is over
+	eventually(t, delivery, func() (bool, string) { // the lease is over
 		mine = read()[s.queue].Partitions[0]
 		return !mine.LeaseActive && mine.WorkerID == nil, fmt.Sprintf("%+v", mine)
 	})

@@ -301,7 +301,7 @@ func TestNewPartitionReachesEveryRegisteredGroup(t *testing.T) {
 func TestUnclearOutcomeRedelivers(t *testing.T) {
 	t.Parallel()
 	const total = 6
-	s := newScene(t, map[string]any{"leaseTime": 2, "retryLimit": 0}, total)
+	s := newScene(t, map[string]any{"leaseTime": 4, "retryLimit": 0}, total)
 	s.redelivered(0, total-1, 1) // and the consumer is gone
 	batch := s.awaited(0, total-1, 2)
 	needVerdicts(t, batch.ack(completed(1)), kept) // and the second one after this

@@ -41,7 +41,7 @@ func uniqueName(t *testing.T) string {
 }
 
 // privateBrokersMost is how many private brokers run at one time: each has its own caches and threads.
-const privateBrokersMost = 6
+const privateBrokersMost = 12
 
 var privateBrokerSlots = make(chan struct{}, privateBrokersMost)
 
