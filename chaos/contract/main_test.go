@@ -18,9 +18,8 @@ var suite struct {
 }
 
 // parallelTests is how many tests run at one time unless -parallel says otherwise: they wait for the broker far more
-// than they compute, so the number of cores is no guide. It is more than there are tests with a private broker (about 90):
-// those that wait for one hold a place each, and must leave some for the parallel parts of those that have one.
-const parallelTests = "112"
+// than they compute, so the number of cores is no guide.
+const parallelTests = "48"
 
 func TestMain(m *testing.M) {
 	flag.Parse()

@@ -40,7 +40,9 @@ func uniqueName(t *testing.T) string {
 	return fmt.Sprintf("%s-%d", base[:min(len(base), 60)], nameCounter.Add(1))
 }
 
-// privateBrokersMost is how many private brokers run at one time: each has its own caches and threads.
+// privateBrokersMost is how many private brokers run at one time: each has its own caches and threads. It is more than there
+// are tests which have one and parallel subtests: those give it back only when their subtests have found a place to run, and
+// all places may be held by tests that wait for a broker.
 const privateBrokersMost = 12
 
 var privateBrokerSlots = make(chan struct{}, privateBrokersMost)
