@@ -5,5 +5,5 @@
 // a restart or an empty broker starts a private one. Where the contract speaks of time, an answer that comes early is a
 // failure and one that comes late is tolerated up to a generous bound, because the machine may be busy.
 //
-// QUEEN_CONTRACT_LONG=1 adds the checks that have to wait for minutes; the gate runs them.
+// QUEEN_CONTRACT_LONG=1 adds the checks that have to wait for minutes; the gate runs them in a step of their own.
 package contract
