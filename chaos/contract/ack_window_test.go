@@ -34,7 +34,6 @@ func TestTxidResolvesWithinTheHashWindow(t *testing.T) {
 	t.Run("windows", func(t *testing.T) { // the broker lives until all of them are through
 		for name, c := range cases {
 			t.Run("6.4.4 "+name, func(t *testing.T) {
-				t.Parallel()
 				s := newSceneAt(t, c.client, map[string]any{"dedupWindowSeconds": 1, "completedRetentionSeconds": c.completed}, 3)
 				needVerdicts(t, s.redelivered(0, 2, 1).ack(retried(0)), released)
 				s.awaitForgotten(2)

@@ -34,7 +34,6 @@ func TestHistoryRowsHaveTheirKeys_14(t *testing.T) {
 	}
 	for _, c := range lists {
 		t.Run(c.path, func(t *testing.T) {
-			t.Parallel()
 			var row map[string]any
 			eventually(t, 10*time.Second, func() (bool, string) {
 				answer := client.Get(c.path)
@@ -49,7 +48,6 @@ func TestHistoryRowsHaveTheirKeys_14(t *testing.T) {
 		})
 	}
 	t.Run("queue-ops counts what happened", func(t *testing.T) {
-		t.Parallel()
 		eventually(t, 10*time.Second, func() (bool, string) {
 			answer := client.Get("/api/v1/analytics/queue-ops")
 			counts := map[string]int64{}
@@ -66,7 +64,6 @@ func TestHistoryRowsHaveTheirKeys_14(t *testing.T) {
 		})
 	})
 	t.Run("system-metrics has samples", func(t *testing.T) {
-		t.Parallel()
 		var sample map[string]any
 		eventually(t, 10*time.Second, func() (bool, string) {
 			answer := client.Get("/api/v1/analytics/system-metrics")

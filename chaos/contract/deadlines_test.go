@@ -109,7 +109,6 @@ func TestDefaultDeadlinesAreConfigurable_2_9(t *testing.T) {
 	t.Parallel()
 	for _, variable := range []string{"POP_DEFAULT_TIMEOUT_MS", "QUEEN_STMT_TIMEOUT_MS"} {
 		t.Run(variable, func(t *testing.T) {
-			t.Parallel()
 			s := newSceneAt(t, privateBroker(t, map[string]string{variable: "1"}).Client(), nil, 0)
 			eventually(t, delivery, func() (bool, string) { // with a deadline of 1 ms some tries are too late
 				answer := s.client.Push(harness.Item{Queue: s.queue, Payload: 1, TransactionID: "m0"}).Response

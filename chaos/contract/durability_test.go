@@ -32,7 +32,6 @@ func TestPromisesSurviveTheProcess(t *testing.T) {
 	t.Parallel()
 	for name, interrupt := range interruptions {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			broker := privateBroker(t, nil)
 			client := broker.Client()
 			keeps := make([]func(*testing.T), len(promises))

@@ -297,7 +297,6 @@ func TestDefaultWaitIsConfigurable_5_2(t *testing.T) {
 	}
 	for rule, env := range cases {
 		t.Run(rule, func(t *testing.T) {
-			t.Parallel()
 			popped := privateBroker(t, env).Client().Pop("q", "wait=true")
 			needEmpty(t, popped)
 			if popped.Elapsed < 450*time.Millisecond || popped.Elapsed > 700*time.Millisecond+promptly {

@@ -25,7 +25,6 @@ func TestRetentionIsNeverEarly(t *testing.T) {
 	t.Run("rules", func(t *testing.T) { // the broker lives until all of them are through
 		for name, options := range cases {
 			t.Run("15 "+name, func(t *testing.T) {
-				t.Parallel()
 				s := newSceneAt(t, client, options, 0)
 				first := time.Now()
 				s.push(2)
@@ -99,7 +98,6 @@ func TestWhatIsNotDueIsDelivered(t *testing.T) {
 	t.Run("rules", func(t *testing.T) { // the broker lives until all of them are through
 		for name, c := range cases {
 			t.Run("15 "+name, func(t *testing.T) {
-				t.Parallel()
 				s := newSceneAt(t, client, nil, 2)
 				s.push(2)
 				needVerdicts(t, s.as("other").redelivered(0, 3, 1).ack(completed(3)), released)
@@ -172,7 +170,6 @@ func TestEveryReaderCountsForRule2(t *testing.T) {
 	t.Run("readers", func(t *testing.T) { // the broker lives until all of them are through
 		for name, c := range cases {
 			t.Run("15 "+name, func(t *testing.T) {
-				t.Parallel()
 				s := newSceneAt(t, client, map[string]any{"retentionEnabled": true, "completedRetentionSeconds": 1}, 0)
 				ask := func(now bool) {
 					if now {

@@ -39,7 +39,6 @@ func TestRetention(t *testing.T) {
 	}
 	t.Run("rules", func(t *testing.T) { // the broker lives until all of them are through
 		t.Run("15 rule 1 removes consumed or not", func(t *testing.T) {
-			t.Parallel()
 			s := newSceneAt(t, client, enabled(map[string]any{"retentionSeconds": 1}), 3)
 			awaitRetained(t, s, 0)
 			s.needNothing()
@@ -48,14 +47,12 @@ func TestRetention(t *testing.T) {
 			s.redelivered(3, 3, 1)
 		})
 		t.Run("15 rule 1 does nothing when retention is not enabled", func(t *testing.T) {
-			t.Parallel()
 			s := newSceneAt(t, client, map[string]any{"retentionSeconds": 1, "completedRetentionSeconds": 1}, 3)
 			needVerdicts(t, s.claim(2, 0, 1, 1).ack(completed(1)), released)
 			needRetainedFor(t, s, 3, pastRetention)
 			s.redelivered(2, 2, 1)
 		})
 		t.Run("15 rule 2 keeps what a cursor has not passed", func(t *testing.T) {
-			t.Parallel()
 			s := newSceneAt(t, client, enabled(map[string]any{"completedRetentionSeconds": 1}), 2)
 			s.push(2)
 			fast, slow := s.as("fast"), s.as("slow")
@@ -69,12 +66,10 @@ func TestRetention(t *testing.T) {
 			awaitRetained(t, s, 0)
 		})
 		t.Run("15 rule 2 keeps everything without any cursor", func(t *testing.T) {
-			t.Parallel()
 			s := newSceneAt(t, client, enabled(map[string]any{"completedRetentionSeconds": 1}), 3)
 			needRetainedFor(t, s, 3, pastRetention)
 		})
 		t.Run("15 rule 2 counts a registered group without a cursor", func(t *testing.T) {
-			t.Parallel()
 			s := newSceneAt(t, client, enabled(map[string]any{"completedRetentionSeconds": 1}), 0)
 			late := s.as("late")
 			late.needNothing() // registers it as all
@@ -86,7 +81,6 @@ func TestRetention(t *testing.T) {
 			awaitRetained(t, s, 0)
 		})
 		t.Run("15 maxWaitTimeSeconds evicts under a live lease, without a dead letter and without the switch", func(t *testing.T) {
-			t.Parallel()
 			s := newSceneAt(t, client, map[string]any{"maxWaitTimeSeconds": 2}, 2)
 			batch := s.redelivered(0, 1, 1)
 			awaitRetained(t, s, 0)
@@ -104,7 +98,6 @@ func TestRetention(t *testing.T) {
 			s.needCursor(3)
 		})
 		t.Run("15 the sink holds rules 1 and 2 back", func(t *testing.T) {
-			t.Parallel()
 			s := newSceneAt(t, client, enabled(map[string]any{
 				"retentionSeconds": 1, "completedRetentionSeconds": 1, "retentionSinkHold": "sink", "retentionSinkHoldMaxSeconds": 3600,
 			}), 2)
@@ -119,12 +112,10 @@ func TestRetention(t *testing.T) {
 			awaitRetained(t, s, 0)
 		})
 		t.Run("15 the sink does not hold maxWaitTimeSeconds back", func(t *testing.T) {
-			t.Parallel()
 			s := newSceneAt(t, client, map[string]any{"maxWaitTimeSeconds": 1, "retentionSinkHold": "sink"}, 2)
 			awaitRetained(t, s, 0)
 		})
 		t.Run("4.6 a duplicate of a removed message is a duplicate while the window lasts", func(t *testing.T) {
-			t.Parallel()
 			s := newSceneAt(t, client, map[string]any{"maxWaitTimeSeconds": 1}, 0)
 			original := pushOne(t, client, harness.Item{Queue: s.queue, Payload: 0, TransactionID: "m0"})
 			awaitRetained(t, s, 0)
@@ -134,7 +125,6 @@ func TestRetention(t *testing.T) {
 			}
 		})
 		t.Run("9.5 counting follows the log start", func(t *testing.T) {
-			t.Parallel()
 			s := newSceneAt(t, client, nil, 3)
 			needVerdicts(t, s.claim(1, 0, 0, 1).ack(completed(0)), released)
 			need(t, client.Configure(s.queue, map[string]any{"maxWaitTimeSeconds": 1}), 200)
@@ -159,7 +149,6 @@ func TestDueMessagesAreNotDelivered(t *testing.T) {
 	t.Run("rules", func(t *testing.T) { // the broker lives until all of them are through
 		for name, options := range cases {
 			t.Run("15 "+name, func(t *testing.T) {
-				t.Parallel()
 				s := newSceneAt(t, client, nil, 2)
 				need(t, client.Configure(s.queue, options), 200)
 				eventually(t, delivery, func() (bool, string) { // each look is a reader of its own, from the beginning

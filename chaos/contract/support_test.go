@@ -40,15 +40,14 @@ func uniqueName(t *testing.T) string {
 	return fmt.Sprintf("%s-%d", base[:min(len(base), 60)], nameCounter.Add(1))
 }
 
-// privateBrokersMost is how many private brokers run at one time: each has its own caches and threads. It is more than there
-// are tests which have one and parallel subtests: those give it back only when their subtests have found a place to run, and
-// all places may be held by tests that wait for a broker.
-const privateBrokersMost = 12
+// privateBrokersMost is how many private brokers run at one time: each has its own caches and threads.
+const privateBrokersMost = 6
 
 var privateBrokerSlots = make(chan struct{}, privateBrokersMost)
 
 // privateBroker starts a broker of the test's own with additional environment variables; it ends with the test. A test
-// takes at most one, because it holds one of the few slots until it ends.
+// takes at most one, because it holds one of the few slots until it ends, and has no parallel subtests: those would wait for
+// a place to run, which may all be held by tests that wait for a slot.
 func privateBroker(t *testing.T, env map[string]string) *harness.Broker {
 	t.Helper()
 	privateBrokerSlots <- struct{}{}
