@@ -54,19 +54,16 @@ type Status struct {
 
 // Status returns the present state. It takes no part in the write path and never waits for the disk's flushes.
 func (n *Node) Status() Status {
-	s := Status{
-		Term:          n.raft.CurrentTerm(),
-		AppliedIndex:  n.gate.index.Load(),
-		DurableIndex:  n.keeper.durable.Load(),
-		SnapshotIndex: n.snapshots.current().Index,
-		QuorumAckMs:   -1,
-		LastCommitMs:  -1,
-	}
-	s.CommitIndex = max(n.raft.CommitIndex(), s.AppliedIndex)
-	s.LogBytes, s.LogFiles = n.log.size()
-	// After Close the log answers an error, and zeros are right.
+	s := Status{Term: n.raft.CurrentTerm(), QuorumAckMs: -1, LastCommitMs: -1}
+	// Each index is read after those that never pass it, so that they never do in what is shown. After Close the log answers
+	// an error, and zeros are right.
 	s.FirstIndex, _ = n.log.FirstIndex()
+	s.SnapshotIndex = n.snapshots.current().Index
+	s.DurableIndex = n.keeper.durable.Load()
+	s.AppliedIndex = n.gate.index.Load()
+	s.CommitIndex = max(n.raft.CommitIndex(), s.AppliedIndex)
 	s.LastIndex, _ = n.log.LastIndex()
+	s.LogBytes, s.LogFiles = n.log.size()
 	s.WaitingCommands, s.InFlightEntries = n.proposer.depth()
 	s.LeaderChanges = n.leaders.Load()
 	term, ready, _, _ := n.proposer.leadership()
