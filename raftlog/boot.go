@@ -29,7 +29,7 @@ func (n *Node) openStorage() error {
 	if err := n.reconcile(report); err != nil {
 		return joinClose(err, n.log)
 	}
-	if report.end == 0 && n.snapshots.current().Index == 0 {
+	if report.end == 0 && n.snapshots.current().Index == 0 && !n.options.Join {
 		if err := n.form(); err != nil {
 			return joinClose(err, n.log)
 		}
@@ -106,9 +106,13 @@ var keyCurrentTerm = []byte("CurrentTerm")
 // form writes the first entry of a new group. It may be repeated after a crash in the middle, which the library's own
 // function cannot.
 func (n *Node) form() error {
-	servers := n.options.Voters
-	if len(servers) == 0 {
-		servers = []raft.Server{{Suffrage: raft.Voter, ID: n.self, Address: localAddress}}
+	servers := []raft.Server{{Suffrage: raft.Voter, ID: n.self, Address: localAddress}}
+	if len(n.options.Voters) > 0 {
+		servers = servers[:0]
+		for _, voter := range n.options.Voters {
+			servers = append(servers, raft.Server{
+				Suffrage: raft.Voter, ID: serverID(voter.ID), Address: raft.ServerAddress(voter.Address)})
+		}
 	}
 	const firstTerm = 1
 	term, err := n.log.GetUint64(keyCurrentTerm)

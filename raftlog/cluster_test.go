@@ -8,60 +8,49 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"queen/raftlog/command"
 )
 
-// testCluster is three voters in this process, connected by the library's in-memory transport.
+// testCluster is three voters in this process.
 type testCluster struct {
-	nodes      []*Node
-	machines   []*recorder
-	transports []*raft.InmemTransport
+	network  *testNetwork
+	options  []Options
+	nodes    []*Node
+	machines []*recorder
 }
 
 func openCluster(t *testing.T) *testCluster {
 	t.Helper()
 	const voters = 3
-	c := &testCluster{}
-	var servers []raft.Server
-	for i := range voters {
-		address, transport := raft.NewInmemTransport(raft.ServerAddress(fmt.Sprintf("node-%d", i+1)))
-		c.transports = append(c.transports, transport)
-		servers = append(servers, raft.Server{
-			Suffrage: raft.Voter, ID: raft.ServerID(fmt.Sprint(i + 1)), Address: address})
+	c := &testCluster{network: newTestNetwork(t)}
+	var members []Voter
+	for id := uint64(1); id <= voters; id++ {
+		members = append(members, Voter{ID: id, Address: fmt.Sprintf("node-%d", id)})
 	}
-	for i := range voters {
-		c.connect(i)
-	}
-	for i := range voters {
+	for i, member := range members {
 		o := testOptions(t)
 		// Three nodes share the cores with the other tests of a busy machine.
 		o.ElectionMs = 300
-		o.NodeID, o.Transport, o.Voters = uint64(i+1), c.transports[i], servers
+		o.NodeID, o.Address, o.Voters, o.Network = member.ID, member.Address, members, c.network.port(member.ID)
+		o.Call = func(_ context.Context, request []byte) ([]byte, error) {
+			return append([]byte(fmt.Sprintf("node %d heard ", member.ID)), request...), nil
+		}
+		c.options = append(c.options, o)
 		c.machines = append(c.machines, &recorder{})
-		c.nodes = append(c.nodes, openNode(t, o, c.machines[i]))
+		c.nodes = append(c.nodes, c.open(t, i))
 	}
 	return c
 }
 
-func (c *testCluster) connect(i int) {
-	for j, other := range c.transports {
-		if i != j {
-			c.transports[i].Connect(other.LocalAddr(), other)
-			other.Connect(c.transports[i].LocalAddr(), c.transports[i])
-		}
-	}
+func (c *testCluster) open(t *testing.T, i int) *Node {
+	node := openNode(t, c.options[i], c.machines[i])
+	c.machines[i].applied = func(item *command.Item) { node.Settled(item.Request) }
+	return node
 }
 
-func (c *testCluster) isolate(i int) {
-	c.transports[i].DisconnectAll()
-	for j, other := range c.transports {
-		if i != j {
-			other.Disconnect(c.transports[i].LocalAddr())
-		}
-	}
-}
+func (c *testCluster) connect(i int) { c.network.setCut(uint64(i+1), false) }
+
+func (c *testCluster) isolate(i int) { c.network.setCut(uint64(i+1), true) }
 
 // leader waits for a leader among the nodes, other than the excluded one.
 func (c *testCluster) leader(t *testing.T, except int) int {
@@ -79,36 +68,85 @@ func (c *testCluster) leader(t *testing.T, except int) int {
 	return leader
 }
 
-func TestFollowersApplyWhatTheLeaderProposes(t *testing.T) {
+// wantAll waits until every command from 1 to count is applied on every node.
+func (c *testCluster) wantAll(t *testing.T, count uint64) {
+	t.Helper()
+	for i, machine := range c.machines {
+		eventually(t, fmt.Sprintf("applying of all commands on node %d", i+1), func() bool {
+			seen := map[uint64]bool{}
+			for _, number := range machine.numbers() {
+				seen[number] = true
+			}
+			return len(seen) == int(count)
+		})
+	}
+	assertSameHistory(t, c.machines)
+}
+
+func TestCommandsOfEveryNodeAreAppliedOnEveryNode(t *testing.T) {
+	c := openCluster(t)
+	for i := uint64(1); i <= 900; i++ {
+		mustPropose(t, c.nodes[i%3], extend(i))
+	}
+	c.wantAll(t, 900)
+	for i, node := range c.nodes {
+		eventually(t, fmt.Sprintf("node %d to forget what is applied", i+1), func() bool {
+			node.proposer.mu.Lock()
+			defer node.proposer.mu.Unlock()
+			return len(node.proposer.sent) == 0 && node.proposer.queue.len() == 0
+		})
+		if got := len(c.machines[i].numbers()); got != 900 {
+			t.Fatalf("node %d applied %d commands: some twice, though nobody stopped leading", i+1, got)
+		}
+	}
+}
+
+func TestReadOnAnyNodeSeesWhatWasAnsweredBefore(t *testing.T) {
+	c := openCluster(t)
+	for i := uint64(1); i <= 100; i++ {
+		writer, reader := c.machines[i%3], c.machines[(i+1)%3]
+		mustPropose(t, c.nodes[i%3], extend(i))
+		eventually(t, "applying on the writing node", func() bool { return len(writer.numbers()) == int(i) })
+		if _, err := c.nodes[(i+1)%3].ReadIndex(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(reader.numbers()); got != int(i) {
+			t.Fatalf("a read on another node saw %d commands, want %d", got, i)
+		}
+	}
+}
+
+func TestCallsReachTheLeader(t *testing.T) {
 	c := openCluster(t)
 	leader := c.leader(t, -1)
-	for i := uint64(1); i <= 300; i++ {
-		mustPropose(t, c.nodes[leader], extend(i))
-	}
-	for i, machine := range c.machines {
-		wantNumbers(t, machine, 300)
+	for i, node := range c.nodes {
+		answer, err := node.CallLeader(testContext(t), []byte("hello"))
 		if i == leader {
+			if !errors.Is(err, ErrNotLeader) {
+				t.Fatalf("the leader calls itself: %q, %v", answer, err)
+			}
 			continue
 		}
-		var err error
-		eventually(t, "knowledge of the leader", func() bool {
-			err = c.nodes[i].Propose(extend(1000))
-			return errors.Is(err, ErrNotLeader)
-		})
-		if _, err := c.nodes[i].ReadIndex(testContext(t)); !errors.Is(err, ErrNotLeader) {
-			t.Fatalf("read on a follower: err = %v", err)
-		}
-		if status := c.nodes[i].Status(); status.Role != RoleFollower || status.LeaderID != uint64(leader+1) {
-			t.Fatalf("status = %+v", status)
+		if want := fmt.Sprintf("node %d heard hello", leader+1); err != nil || string(answer) != want {
+			t.Fatalf("got %q, %v, want %q", answer, err, want)
 		}
 	}
-	index, err := c.nodes[leader].ReadIndex(testContext(t))
-	if err != nil {
-		t.Fatal(err)
+}
+
+// TestCommandsOutliveTheirLeader: cluster 8.4, the serving node sends what is not answered to the next leader.
+func TestCommandsOutliveTheirLeader(t *testing.T) {
+	c := openCluster(t)
+	leader := c.leader(t, -1)
+	survivor := c.nodes[(leader+1)%3]
+	for i := uint64(1); i <= 200; i++ {
+		mustPropose(t, survivor, extend(i))
+		if i == 100 {
+			c.isolate(leader)
+		}
 	}
-	if held, _ := c.machines[leader].AppliedIndex(); held < index {
-		t.Fatalf("read at %d, applied %d", index, held)
-	}
+	c.leader(t, leader)
+	c.connect(leader)
+	c.wantAll(t, 200)
 }
 
 func TestConcurrentReadsShareRounds(t *testing.T) {
@@ -125,7 +163,7 @@ func TestConcurrentReadsShareRounds(t *testing.T) {
 	group.Wait()
 }
 
-func TestIsolatedLeaderAcknowledgesNothingAndItsCommandsAreReported(t *testing.T) {
+func TestIsolatedLeaderAcknowledgesNothing(t *testing.T) {
 	c := openCluster(t)
 	old := c.leader(t, -1)
 	mustPropose(t, c.nodes[old], extend(1))
@@ -133,10 +171,7 @@ func TestIsolatedLeaderAcknowledgesNothingAndItsCommandsAreReported(t *testing.T
 		wantNumbers(t, machine, 1)
 	}
 	c.isolate(old)
-	reasons := make(chan error, 1)
-	cut := extend(2)
-	cut.Dropped = func(reason error) { reasons <- reason }
-	mustPropose(t, c.nodes[old], cut)
+	mustPropose(t, c.nodes[old], extend(2))
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	if _, err := c.nodes[old].ReadIndex(ctx); err == nil {
 		t.Fatal("an isolated leader answers a read")
@@ -144,50 +179,36 @@ func TestIsolatedLeaderAcknowledgesNothingAndItsCommandsAreReported(t *testing.T
 	cancel()
 
 	next := c.leader(t, old)
-	mustPropose(t, c.nodes[next], extend(2))
 	mustPropose(t, c.nodes[next], extend(3))
-	wantNumbers(t, c.machines[next], 3)
+	eventually(t, "applying on the new leader", func() bool { return len(c.machines[next].numbers()) == 2 })
 	if got := c.machines[old].numbers(); len(got) != 1 {
 		t.Fatalf("the isolated leader applied %v", got)
 	}
 	c.connect(old)
+	// The entry of the old term is gone from its log; its command went to the new leader.
+	c.wantAll(t, 3)
+}
+
+func TestCommandThatCannotBeProposedInTimeIsDropped(t *testing.T) {
+	c := openCluster(t)
+	leader := c.leader(t, -1)
+	other := (leader + 1) % 3
+	for i := range c.nodes {
+		c.isolate(i)
+	}
+	reasons := make(chan error, 1)
+	late := extend(1)
+	late.DeadlineMonotonic = c.nodes[other].Monotonic() + 200*time.Millisecond
+	late.Dropped = func(reason error) { reasons <- reason }
+	mustPropose(t, c.nodes[other], late)
 	select {
 	case reason := <-reasons:
-		if !errors.Is(reason, ErrNotLeader) || !errors.Is(reason, ErrOutcomeUnknown) {
+		if !errors.Is(reason, ErrDeadline) {
 			t.Fatalf("dropped for %v", reason)
 		}
 	case <-testContext(t).Done():
 		t.Fatal("the command was forgotten")
 	}
-	// The entry of the old term is gone from its log, and that of the new term took its place.
-	wantNumbers(t, c.machines[old], 3)
-	assertSameHistory(t, c.machines)
-}
-
-func TestCommandOfALeaderThatComesBackIsProposedAgain(t *testing.T) {
-	c := openCluster(t)
-	leader := c.leader(t, -1)
-	// Nobody else can lead: both followers are cut off, so the leader steps down, and leads again when they are back.
-	for i := range c.nodes {
-		if i != leader {
-			c.isolate(i)
-		}
-	}
-	mustPropose(t, c.nodes[leader], extend(1))
-	eventually(t, "stepping down", func() bool { return !c.nodes[leader].Status().Ready })
-	for i := range c.nodes {
-		c.connect(i)
-	}
-	// Whoever leads now: the command is applied at least once, or its origin heard of it (here: nobody listens).
-	next := c.leader(t, -1)
-	mustPropose(t, c.nodes[next], extend(2))
-	for _, machine := range c.machines {
-		eventually(t, "applying", func() bool {
-			numbers := machine.numbers()
-			return len(numbers) > 0 && numbers[len(numbers)-1] == 2
-		})
-	}
-	assertSameHistory(t, c.machines)
 }
 
 // assertSameHistory compares what the nodes applied, as far as all of them are, and checks that every term began with

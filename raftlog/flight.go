@@ -15,7 +15,7 @@ type flight struct {
 func (p *proposer) lead(term uint64) {
 	p.mu.Lock()
 	p.requeueLocked()
-	p.term, p.number, p.appended, p.ready = term, 0, 0, false
+	p.term, p.number, p.appended, p.ready, p.held = term, 0, 0, false, false
 	p.changedLocked()
 	p.mu.Unlock()
 	p.signal()
@@ -25,10 +25,13 @@ func (p *proposer) lead(term uint64) {
 func (p *proposer) follow() {
 	p.mu.Lock()
 	p.requeueLocked()
-	p.term, p.ready = 0, false
+	p.term, p.ready, p.held = 0, false, false
 	p.changedLocked()
 	p.mu.Unlock()
 	p.signal()
+	if p.toLeader != nil {
+		p.toLeader()
+	}
 }
 
 // requeueLocked puts the commands in flight back to the front of the queue. Nobody knows whether they are in the log.

@@ -2,9 +2,9 @@ package raftlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +30,14 @@ type Node struct {
 	proposer  *proposer
 	reads     *readIndexer
 	keeper    *keeper
+	// transport, uplink and herald are nil in a group without a network.
+	transport *transport
+	uplink    *uplink
+	herald    *herald
+	// links ends the serving of other nodes' links.
+	links      context.Context
+	closeLinks context.CancelFunc
+	serving    sync.WaitGroup
 
 	// notify is the library's word about leadership. It is not buffered: the library goes on only after the word has been
 	// taken.
@@ -75,13 +83,14 @@ func Open(options Options, machine StateMachine) (*Node, error) {
 		options:  options,
 		machine:  machine,
 		logger:   options.Logger,
-		self:     raft.ServerID(strconv.FormatUint(options.NodeID, 10)),
+		self:     serverID(options.NodeID),
 		gate:     &appliedGate{},
 		notify:   make(chan bool),
 		changes:  make(chan LeadershipChange, 1),
 		raftDone: make(chan struct{}),
 		started:  make(chan struct{}),
 	}
+	n.links, n.closeLinks = context.WithCancel(context.Background())
 	if err := n.openStorage(); err != nil {
 		return nil, err
 	}
@@ -118,7 +127,10 @@ func (n *Node) start() error {
 	n.stopRaft = sync.OnceFunc(func() {
 		<-n.started
 		n.reads.close()
-		// Shutdown fails never; its future waits for the library's goroutines.
+		if n.herald != nil {
+			n.herald.close()
+		}
+		// Shutdown fails never; its future waits for the library's goroutines, and closes the transport.
 		_ = n.raft.Shutdown().Error()
 		close(n.raftDone)
 	})
@@ -126,12 +138,20 @@ func (n *Node) start() error {
 		return err
 	}
 	n.proposer.raft = n.raft
-	n.reads = &readIndexer{raft: n.raft, proposer: n.proposer, log: n.log}
+	if n.options.Network != nil {
+		n.connect()
+	}
+	n.reads = newReadIndexer(n)
+	n.watchLeaders()
 	close(n.started)
 	n.background.Go(n.watchLeadership)
 	n.background.Go(n.publishLeadership)
 	go n.proposer.run()
 	go n.keeper.run()
+	if n.uplink != nil {
+		go n.uplink.run()
+		n.serveLinks()
+	}
 	return nil
 }
 
@@ -167,20 +187,21 @@ func (n *Node) startRaft(machine *fsm) error {
 		// Needs a log store that keeps the commit index. Ours does not: entries are applied again only after the election.
 		RestoreCommittedLogs: false,
 	}
-	transport := n.options.Transport
-	var alone *raft.InmemTransport
-	if transport == nil {
-		_, alone = raft.NewInmemTransportWithTimeout(localAddress, localTimeout)
-		transport = alone
-	}
 	var err error
-	n.raft, err = raft.NewRaft(config, machine, n.log, n.log, n.snapshots, transport)
-	if err != nil {
-		return fmt.Errorf("start raft: %w", err)
+	if n.options.Network == nil {
+		_, alone := raft.NewInmemTransportWithTimeout(localAddress, localTimeout)
+		if n.raft, err = raft.NewRaft(config, machine, n.log, n.log, n.snapshots, alone); err != nil {
+			return fmt.Errorf("start raft: %w", err)
+		}
+		if n.log.soleVoter.Load() {
+			n.background.Go(func() { n.campaign(alone) })
+		}
+		return nil
 	}
-	n.countLeaders()
-	if alone != nil && n.log.soleVoter.Load() {
-		n.background.Go(func() { n.campaign(alone) })
+	n.transport = newTransport(&n.options, &libraryLogger{logger: n.logger, name: "raft-net"})
+	n.raft, err = raft.NewRaft(config, machine, n.log, n.log, n.snapshots, n.transport)
+	if err != nil {
+		return errors.Join(fmt.Errorf("start raft: %w", err), n.transport.Close())
 	}
 	return nil
 }
@@ -227,6 +248,9 @@ func (n *Node) watchLeadership() {
 				n.proposer.lead(n.raft.CurrentTerm())
 			} else {
 				n.proposer.follow()
+				if n.transport != nil {
+					n.transport.release()
+				}
 			}
 		case <-n.raftDone:
 			n.proposer.follow()
@@ -264,9 +288,15 @@ func (n *Node) publishLeadership() {
 // never closed. One reader.
 func (n *Node) Leadership() <-chan LeadershipChange { return n.changes }
 
-func (n *Node) leaderElsewhere() bool {
+func (n *Node) leaderElsewhere() bool { return n.otherLeader() != 0 }
+
+// otherLeader returns the node that leads; 0 when none is known, or it is this one.
+func (n *Node) otherLeader() uint64 {
 	_, leader := n.raft.LeaderWithID()
-	return leader != "" && leader != n.self
+	if leader == n.self {
+		return 0
+	}
+	return nodeID(leader)
 }
 
 // logSettled says whether everything in the log is committed and applied.
@@ -351,9 +381,13 @@ func (n *Node) Close(ctx context.Context) error {
 	n.mu.Unlock()
 
 	n.proposer.refuse(ErrClosed)
+	n.stopServing()
 	draining, cancel := context.WithTimeout(ctx, drainTime)
 	n.proposer.waitIdle(draining)
 	cancel()
+	if n.uplink != nil {
+		n.uplink.close()
+	}
 	n.proposer.close(ErrClosed)
 	n.stopRaft()
 	n.background.Wait()

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"queen/raftlog/command"
 )
 
@@ -316,10 +314,9 @@ func TestReadIndexWaitsForEverythingAcknowledgedBefore(t *testing.T) {
 func TestReadIndexEndsWithItsContext(t *testing.T) {
 	o := testOptions(t)
 	// Two of three voters do not exist.
-	_, o.Transport = raft.NewInmemTransport("node-1")
-	for id := 1; id <= 3; id++ {
-		o.Voters = append(o.Voters, raft.Server{ID: raft.ServerID(fmt.Sprint(id)),
-			Address: raft.ServerAddress(fmt.Sprintf("node-%d", id))})
+	o.Network = newTestNetwork(t).port(o.NodeID)
+	for id := uint64(1); id <= 3; id++ {
+		o.Voters = append(o.Voters, Voter{ID: id, Address: fmt.Sprintf("node-%d", id)})
 	}
 	n := openNode(t, o, &recorder{})
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)

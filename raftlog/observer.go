@@ -45,12 +45,16 @@ func (b *batch) observe(observer Observer, now time.Duration, bytes int) {
 	observer.EntryProposed(len(b.items), bytes)
 }
 
-// observeCommits reports the entries of this leader's term that have just been committed.
+// observeCommits is told about entries that have just been committed. It tells the other nodes when this one leads, and reports
+// the entries of its term.
 func (n *Node) observeCommits(logs []*raft.Log) {
+	term, _, _, _ := n.proposer.leadership()
+	if last := logs[len(logs)-1]; n.herald != nil && term != 0 {
+		n.herald.tell(term, last.Index, last.Term)
+	}
 	if n.options.Observer == nil {
 		return
 	}
-	term, _, _, _ := n.proposer.leadership()
 	for _, log := range logs {
 		if log.Type == raft.LogCommand && log.Term == term && !log.AppendedAt.IsZero() {
 			n.options.Observer.EntryCommitted(time.Since(log.AppendedAt))
@@ -58,14 +62,21 @@ func (n *Node) observeCommits(logs []*raft.Log) {
 	}
 }
 
-// countLeaders counts the leaders that this node hears of, itself included.
-func (n *Node) countLeaders() {
+// watchLeaders counts the leaders that this node hears of, itself included, and makes the uplink follow them.
+func (n *Node) watchLeaders() {
 	var last raft.ServerID
 	n.raft.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
 		// Called by one goroutine of the library at a time, which must not be held up.
-		if seen, ok := o.Data.(raft.LeaderObservation); ok && seen.LeaderID != "" && seen.LeaderID != last {
+		seen, ok := o.Data.(raft.LeaderObservation)
+		if !ok {
+			return false
+		}
+		if seen.LeaderID != "" && seen.LeaderID != last {
 			last = seen.LeaderID
 			n.leaders.Add(1)
+		}
+		if n.uplink != nil {
+			n.uplink.signal()
 		}
 		return false
 	}))

@@ -1,10 +1,10 @@
 package raftlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
-	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
 
 	"queen/raftlog/command"
@@ -73,12 +73,34 @@ type Options struct {
 	Observer Observer
 	// Faults is called at the crash points of cluster 19 with the point's name; nil does nothing.
 	Faults func(point string)
-	// Transport connects the voters. Nil is a transport without peers: one voter, no port (cluster 1.3).
-	Transport raft.Transport
+	// Network connects the nodes of the group. Nil is a group of one voter without a port (cluster 1.3).
+	Network Network
+	// Address is the raft address of this node in the membership.
+	Address string
+	// Voters is the membership that an empty directory starts with. Empty means this node alone.
+	Voters []Voter
+	// Join makes an empty directory wait to be added to a group instead.
+	Join bool
+	// ForwardStreams is how many links carry the commands of a node to its leader.
+	ForwardStreams int
+	// Guarded says whether this node takes part in nothing (cluster 2.6): any goroutine, at once. Nil is never.
+	Guarded func() bool
+	// RidersFor returns what Proposal.Riders is for a command of another node; nil where nothing rides.
+	RidersFor func(encoded []byte) func() []Proposal
+	// Call answers what another node sends with CallLeader, while this one leads. ctx ends when the other node gives up.
+	Call func(ctx context.Context, request []byte) ([]byte, error)
+	// Install is asked when the leader's log begins behind what this node has: nil says that everything up to the index is
+	// in the state, durably; an error that it is not, or not yet. Nil refuses.
+	Install func(leader, index uint64) error
+
 	// fileBytes is logFileBytes, except in tests.
 	fileBytes int
-	// Voters is the configuration that an empty directory starts with. Empty means this node alone.
-	Voters []raft.Server
+}
+
+// Voter is a member that votes.
+type Voter struct {
+	ID      uint64
+	Address string
 }
 
 // DefaultOptions returns the defaults of cluster 1.4 and 1.6 for a group of one voter in dir.
@@ -104,6 +126,7 @@ func DefaultOptions(dir string, nodeID uint64) Options {
 		MaxEntryStateBytes: 64 << 20,
 		LogMaxBytes:        64 << 20,
 		LogCacheBytes:      512 << 20,
+		ForwardStreams:     4,
 		fileBytes:          logFileBytes,
 		Clock:              SystemClock{},
 		Logger:             zerolog.Nop(),
@@ -140,6 +163,7 @@ func (o *Options) Validate() error {
 	within("MaxEntryKeys", int64(o.MaxEntryKeys), 1, 1<<31)
 	within("MaxEntryStateBytes", int64(o.MaxEntryStateBytes), 1, 1<<31)
 	within("bytes of a log file (start from DefaultOptions)", int64(o.fileBytes), 4096, 1<<30)
+	within("ForwardStreams", int64(o.ForwardStreams), 1, 64)
 	within("LogCacheBytes", o.LogCacheBytes, 1<<20, 1<<36)
 	within("LogMaxBytes", o.LogMaxBytes, 1<<20, 1<<40)
 	return errors.Join(problems...)
@@ -149,4 +173,15 @@ func (o *Options) fault(point string) {
 	if o.Faults != nil {
 		o.Faults(point)
 	}
+}
+
+func (o *Options) guarded() bool { return o.Guarded != nil && o.Guarded() }
+
+var errNoInstall = errors.New("this node cannot receive state")
+
+func (o *Options) install(leader, index uint64) error {
+	if o.Install == nil {
+		return errNoInstall
+	}
+	return o.Install(leader, index)
 }

@@ -10,13 +10,13 @@ import (
 
 // Proposal is one command on its way into the log.
 //
-// Its functions are called by the proposer goroutine, one at a time; they must be quick, must not block and must not call
-// the Node, save Propose.
+// Its functions are called by goroutines of the Node; they must be quick, must not block and must not call the Node, save
+// Propose.
 type Proposal struct {
 	// Encoded is the item as command.AppendItem wrote it. The Node reads it until the proposal is applied or dropped;
 	// nobody may change it.
 	Encoded []byte
-	// Item is encoded by Propose, on the caller's goroutine, when Encoded is nil.
+	// Item is encoded by Propose, on the caller's goroutine, when Encoded is nil. Its request id is needed in any case.
 	Item command.Item
 	// DeadlineMonotonic is the instant of the Clock's monotonic time after which the command is not proposed any more;
 	// 0 is never.
@@ -29,8 +29,8 @@ type Proposal struct {
 	// Dropped is called at most once, when the Node will not propose the command (again). It will not be applied, unless
 	// the reason wraps ErrOutcomeUnknown: then it had been proposed before and may yet be applied. Nil is allowed.
 	Dropped func(reason error)
-	// Riders is asked right before the command is encoded, after Gone: what it returns goes into the same entry, behind
-	// it, or into the next one when the entry is full. Riders of riders are not asked. Nil is none.
+	// Riders is asked right before the command is encoded, after Gone, when this node leads: what it returns goes into the
+	// same entry, behind it, or into the next one when the entry is full. Riders of riders are not asked. Nil is none.
 	Riders func() []Proposal
 }
 
@@ -42,6 +42,8 @@ type Weight struct {
 
 // pending is a proposal in the queue or in flight.
 type pending struct {
+	// request is zero for what the Node proposes of itself.
+	request  command.RequestID
 	encoded  []byte
 	deadline time.Duration
 	// arrived is the monotonic instant at which the Node took the command in.
@@ -50,8 +52,11 @@ type pending struct {
 	gone    func() bool
 	dropped func(error)
 	riders  func() []Proposal
-	// attempted says that the command has been proposed in a term that ended before its entry was seen applied.
+	// attempted says that the command has been proposed in a term that ended before its entry was seen applied, or was sent to
+	// a leader.
 	attempted bool
+	// foreign says that the command came from another node, which sends it to the next leader itself.
+	foreign bool
 }
 
 func (p *pending) drop(reason error) {
@@ -105,7 +110,7 @@ func (o *Options) prepare(c *Proposal) (pending, error) {
 		return pending{}, ErrTooLarge
 	}
 	return pending{
-		encoded: encoded, deadline: c.DeadlineMonotonic, arrived: o.Clock.Monotonic(), weight: c.Weight,
+		request: c.Item.Request, encoded: encoded, deadline: c.DeadlineMonotonic, arrived: o.Clock.Monotonic(), weight: c.Weight,
 		gone: c.Gone, dropped: c.Dropped, riders: c.Riders,
 	}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -34,6 +35,8 @@ type proposer struct {
 	stampEnd func() uint64
 	// leaderElsewhere says whether another node is known to lead.
 	leaderElsewhere func() bool
+	// toLeader makes the uplink look at what waits; nil in a group without a network, where another leader is nobody's to ask.
+	toLeader func()
 	// logSettled says whether everything in the log is committed and applied.
 	logSettled func() bool
 
@@ -43,6 +46,11 @@ type proposer struct {
 
 	mu    sync.Mutex
 	queue queue
+	// sent holds the commands that were sent to the leader and are not known to be applied. Together with the queue it holds
+	// CommandQueueDepth commands at most.
+	sent map[command.RequestID]pending
+	// sentCount is len(sent), for a look without the lock.
+	sentCount atomic.Int64
 	// term is the term in which this node leads; 0 while it does not.
 	term uint64
 	// number is that of the last entry proposed in the term. Number 1 is TermStart, alone; nothing follows it before it
@@ -52,6 +60,8 @@ type proposer struct {
 	appended uint64
 	// ready says that TermStart is applied.
 	ready bool
+	// held keeps everything in the queue while leadership is handed over.
+	held bool
 	// flight holds the entries that are proposed and not applied, oldest first; PipelineEntries at most.
 	flight []flight
 	// flying is the number of commands in flight.
@@ -73,7 +83,7 @@ func newProposer(o *Options, time *leaderTime, logger zerolog.Logger) *proposer 
 	return &proposer{
 		options: o, time: time, logger: logger,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), sent: map[command.RequestID]pending{},
 	}
 }
 
@@ -87,12 +97,38 @@ func (p *proposer) propose(c *Proposal) error {
 	switch {
 	case p.refused != nil:
 		err = p.refused
-	case p.term == 0 && p.leaderElsewhere():
+	case p.term == 0 && p.toLeader == nil && p.leaderElsewhere():
 		err = ErrNotLeader
-	case p.queue.len() >= p.options.CommandQueueDepth:
-		err = ErrQueueFull
 	default:
-		p.queue.push(item)
+		err = p.pushLocked(item)
+	}
+	room, forward := p.room(), p.term == 0 && p.toLeader != nil
+	p.mu.Unlock()
+	switch {
+	case err != nil:
+	case room:
+		p.signal()
+	case forward:
+		p.toLeader()
+	}
+	return err
+}
+
+// proposeForeign takes in a command that another node has sent because this one leads.
+func (p *proposer) proposeForeign(c *Proposal) error {
+	item, err := p.options.prepare(c)
+	if err != nil {
+		return err
+	}
+	item.foreign = true
+	p.mu.Lock()
+	switch {
+	case p.refused != nil:
+		err = p.refused
+	case p.term == 0:
+		err = ErrNotLeader
+	default:
+		err = p.pushLocked(item)
 	}
 	room := p.room()
 	p.mu.Unlock()
@@ -100,6 +136,15 @@ func (p *proposer) propose(c *Proposal) error {
 		p.signal()
 	}
 	return err
+}
+
+// pushLocked puts a command at the end of the queue, if there is room.
+func (p *proposer) pushLocked(item pending) error {
+	if p.queue.len()+len(p.sent) >= p.options.CommandQueueDepth {
+		return ErrQueueFull
+	}
+	p.queue.push(item)
+	return nil
 }
 
 func (p *proposer) signal() {
@@ -118,7 +163,7 @@ const worthPipelining = 2
 // flight: entries cost more than commands, and whoever waits for the next entry gets a large one. This node's own append is
 // serial, so what is not full waits until the append before it is done, and a full batch stands behind one append at most.
 func (p *proposer) room() bool {
-	if !p.ready || len(p.flight) >= p.options.PipelineEntries {
+	if !p.ready || p.held || len(p.flight) >= p.options.PipelineEntries {
 		return false
 	}
 	unappended := p.number - p.appended
@@ -194,6 +239,14 @@ func (p *proposer) step() bool {
 	}
 	if p.term > 0 && p.number == 0 {
 		p.startTermLocked()
+		return false
+	}
+	if p.term == 0 {
+		foreign := p.queue.takeForeign()
+		p.mu.Unlock()
+		for i := range foreign {
+			foreign[i].drop(ErrNotLeader)
+		}
 		return false
 	}
 	if !p.room() || p.queue.len() == 0 {
@@ -280,10 +333,11 @@ func (p *proposer) sweep() {
 	p.mu.Lock()
 	p.restartLocked(now)
 	dropped, reason := p.queue.takeExpired(now), ErrDeadline
-	if p.term == 0 && p.queue.len() > 0 && p.leaderElsewhere() {
+	dropped = append(dropped, p.takeSentLocked(func(item *pending) bool { return item.deadline > 0 && now >= item.deadline })...)
+	if p.term == 0 && p.toLeader == nil && p.queue.len() > 0 && p.leaderElsewhere() {
 		dropped, reason = append(dropped, p.queue.takeAll()...), ErrNotLeader
 	}
-	idle := p.options.IdleTickMs > 0 && p.closed == nil && p.ready && len(p.flight) == 0 && p.queue.len() == 0 &&
+	idle := p.options.IdleTickMs > 0 && p.closed == nil && p.ready && !p.held && len(p.flight) == 0 && p.queue.len() == 0 &&
 		now-p.lastProposed >= time.Duration(p.options.IdleTickMs)*time.Millisecond
 	if idle {
 		p.sendLocked(internalBatch(command.Tick{}))
@@ -299,6 +353,7 @@ func (p *proposer) sweep() {
 func (p *proposer) dropAll() {
 	p.mu.Lock()
 	p.requeueLocked()
+	p.queue.pushFront(p.takeSentLocked(func(*pending) bool { return true }))
 	dropped, reason := p.queue.takeAll(), p.closed
 	p.idleLocked()
 	p.mu.Unlock()
@@ -309,7 +364,7 @@ func (p *proposer) dropAll() {
 
 // idleLocked wakes waitIdle when nothing waits and nothing is in flight.
 func (p *proposer) idleLocked() {
-	if p.idle != nil && p.queue.len() == 0 && len(p.flight) == 0 {
+	if p.idle != nil && (p.queue.len() == 0 || p.held) && len(p.flight) == 0 {
 		close(p.idle)
 		p.idle = nil
 	}

@@ -75,11 +75,20 @@ func (q *queue) takeAll() []pending {
 }
 
 // takeExpired removes the commands whose deadline has passed.
-func (q *queue) takeExpired(now time.Duration) (expired []pending) {
+func (q *queue) takeExpired(now time.Duration) []pending {
+	return q.take(func(p *pending) bool { return p.deadline > 0 && now >= p.deadline })
+}
+
+// takeForeign removes the commands of other nodes.
+func (q *queue) takeForeign() []pending {
+	return q.take(func(p *pending) bool { return p.foreign })
+}
+
+func (q *queue) take(fits func(*pending) bool) (taken []pending) {
 	kept := q.head
 	for i := q.head; i < len(q.items); i++ {
-		if p := &q.items[i]; p.deadline > 0 && now >= p.deadline {
-			expired = append(expired, *p)
+		if p := &q.items[i]; fits(p) {
+			taken = append(taken, *p)
 			q.bytes -= len(p.encoded)
 			continue
 		}
@@ -88,5 +97,5 @@ func (q *queue) takeExpired(now time.Duration) (expired []pending) {
 	}
 	clear(q.items[kept:])
 	q.items = q.items[:kept]
-	return expired
+	return taken
 }

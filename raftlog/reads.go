@@ -2,47 +2,57 @@ package raftlog
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
-	"sync"
+	"fmt"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
 
-// readIndexer answers what index a linearizable read has to wait for. Reads that ask while a round to the voters is under
-// way share the next one.
+// readIndexer answers what index a linearizable read has to wait for (cluster 9): the commit index of the leader, which makes
+// sure that it still leads after the read has begun. Reads share the asking.
 type readIndexer struct {
 	raft     *raft.Raft
 	proposer *proposer
 	log      *logStore
-
-	mu      sync.Mutex
-	next    *readRound
-	running bool
-	closed  bool
-	rounds  sync.WaitGroup
+	// uplink asks the leader; nil in a group without a network.
+	uplink *uplink
+	// votes asks the voters, when this node leads; leader asks the leader, when it does not.
+	votes, leader rounds
 }
 
-// readRound is one confirmation of leadership, shared by all reads that came before it began.
-type readRound struct {
-	done        chan struct{}
-	term, index uint64
-	err         error
+func newReadIndexer(n *Node) *readIndexer {
+	r := &readIndexer{raft: n.raft, proposer: n.proposer, log: n.log, uplink: n.uplink}
+	r.votes.ask, r.leader.ask = r.askVoters, r.askLeader
+	return r
 }
 
-// index returns a commit index that was valid after the call began. It waits for leadership as long as ctx allows; a node
-// that knows another leader answers ErrNotLeader at once.
+// index returns a commit index that was valid after the call began. It waits for a leader as long as ctx allows. Without a network, a
+// node that knows another leader answers ErrNotLeader at once.
 func (r *readIndexer) index(ctx context.Context) (uint64, error) {
 	for {
 		term, ready, changed, closed := r.proposer.leadership()
-		if closed != nil {
+		switch {
+		case closed != nil:
 			return 0, closed
-		}
-		if ready {
+		case ready:
 			index, err := r.confirm(ctx, term)
 			if err == nil || ctx.Err() != nil || errors.Is(err, ErrClosed) {
 				return index, err
 			}
-		} else if term == 0 && r.proposer.leaderElsewhere() {
+		case term == 0 && r.uplink != nil:
+			if _, err := r.uplink.await(ctx, changed); err == nil {
+				round, err := r.leader.wait(ctx)
+				if err == nil || ctx.Err() != nil || errors.Is(err, ErrClosed) {
+					return round.index, err
+				}
+				continue // the links have ended: the next ones are awaited
+			} else if !errors.Is(err, ErrNotLeader) {
+				return 0, err
+			}
+			continue
+		case term == 0 && r.proposer.leaderElsewhere():
 			return 0, ErrNotLeader
 		}
 		select {
@@ -60,65 +70,70 @@ func (r *readIndexer) confirm(ctx context.Context, term uint64) (uint64, error) 
 		// Nobody else can be elected without this node: its own word is a majority.
 		return index, nil
 	}
-	round, err := r.join()
+	round, err := r.votes.wait(ctx)
+	if err == nil && round.term != term {
+		return 0, ErrNotLeader
+	}
+	return round.index, err
+}
+
+// askVoters takes the commit index and makes sure that this node leads.
+func (r *readIndexer) askVoters() (term, index uint64, err error) {
+	term, index = r.raft.CurrentTerm(), r.raft.CommitIndex()
+	if err := r.raft.VerifyLeader().Error(); err != nil {
+		return 0, 0, errors.Join(ErrNotLeader, err)
+	}
+	if r.raft.CurrentTerm() != term {
+		// Leadership was lost and won again: another leader may have committed in between.
+		return 0, 0, ErrNotLeader
+	}
+	return term, index, nil
+}
+
+// readTimeout is how long the leader may take to confirm itself before its link is given up.
+const readTimeout = 5 * time.Second
+
+// askLeader asks the leader for a commit index.
+func (r *readIndexer) askLeader() (term, index uint64, err error) {
+	links := r.uplink.links()
+	if links == nil {
+		return 0, 0, ErrNotLeader
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	answer, err := links.reads.Call(ctx, nil)
+	if ctx.Err() != nil {
+		links.end()
+		return 0, 0, fmt.Errorf("%w: the leader does not confirm itself", ErrNotLeader)
+	}
+	if err := links.answerOf(err); err != nil {
+		return 0, 0, err
+	}
+	if len(answer) != 8 {
+		return 0, 0, fmt.Errorf("%w: an index of %d bytes", ErrNotLeader, len(answer))
+	}
+	return 0, binary.BigEndian.Uint64(answer), nil
+}
+
+// answerRead answers askLeader of another node.
+func (r *readIndexer) answerRead(ctx context.Context, _ []byte) ([]byte, error) {
+	term, ready, _, closed := r.proposer.leadership()
+	switch {
+	case closed != nil:
+		return nil, closed
+	case !ready:
+		return nil, ErrNotLeader
+	}
+	index, err := r.confirm(ctx, term)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	select {
-	case <-round.done:
-		if round.err == nil && round.term != term {
-			return 0, ErrNotLeader
-		}
-		return round.index, round.err
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
+	return binary.BigEndian.AppendUint64(nil, index), nil
 }
 
-func (r *readIndexer) join() (*readRound, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return nil, ErrClosed
-	}
-	if r.next == nil {
-		r.next = &readRound{done: make(chan struct{})}
-	}
-	if !r.running {
-		r.running = true
-		r.rounds.Go(r.run)
-	}
-	return r.next, nil
-}
-
-func (r *readIndexer) run() {
-	for {
-		r.mu.Lock()
-		round := r.next
-		r.next = nil
-		if round == nil {
-			r.running = false
-			r.mu.Unlock()
-			return
-		}
-		r.mu.Unlock()
-		round.term = r.raft.CurrentTerm()
-		round.index = r.raft.CommitIndex()
-		if err := r.raft.VerifyLeader().Error(); err != nil {
-			round.err = errors.Join(ErrNotLeader, err)
-		} else if r.raft.CurrentTerm() != round.term {
-			// Leadership was lost and won again: another leader may have committed in between.
-			round.err = ErrNotLeader
-		}
-		close(round.done)
-	}
-}
-
-// close lets no further round begin and waits for the one that is under way: the library never answers a round that it
+// close lets no further round begin and waits for those that are under way: the library never answers a round that it
 // finds in its channel when it shuts down.
 func (r *readIndexer) close() {
-	r.mu.Lock()
-	r.closed = true
-	r.mu.Unlock()
-	r.rounds.Wait()
+	r.votes.close()
+	r.leader.close()
 }

@@ -131,6 +131,8 @@ func (n *Node) describeMembership(s *Status) {
 	}
 }
 
+func serverID(id uint64) raft.ServerID { return raft.ServerID(strconv.FormatUint(id, 10)) }
+
 // nodeID returns the number in a server id, 0 when it is none of ours.
 func nodeID(id raft.ServerID) uint64 {
 	number, err := strconv.ParseUint(string(id), 10, 64)

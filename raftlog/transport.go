@@ -1,0 +1,340 @@
+package raftlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const (
+	// connectionsKept is how many idle connections to one node are kept: one for the entries, one for heartbeats, one for
+	// votes or news of a commit.
+	connectionsKept = 3
+	// ioTimeout is how long one step of a call of the library may take: the other side fsyncs what it got before it
+	// answers. A connection that hangs longer is given up, since a new one is sooner heard than what TCP sends again.
+	ioTimeout = 3 * time.Second
+	// probeInterval is how often a node that does not answer is dialed.
+	probeInterval = 100 * time.Millisecond
+)
+
+// errGuarded is what this node answers to the library of another one while it must not count for anything there: neither as
+// a vote nor as a contact (cluster 2.6).
+var errGuarded = errors.New("this node takes no part in the group now")
+
+// transport carries the calls of the library. It is the library's own network transport between nodes, with three changes:
+// entries for a node that does not answer wait until it does, since the library would wait longer after each failure; a
+// snapshot never travels through the library; and a guarded node answers with errors.
+type transport struct {
+	*raft.NetworkTransport
+	stream *streamLayer
+	// guarded says whether this node takes part in nothing.
+	guarded func() bool
+	// install is asked about the snapshot that a leader offers; nil means that everything up to the index is here, durably.
+	install func(leader uint64, index uint64) error
+	calls   chan raft.RPC
+
+	stop    chan struct{}
+	stopped sync.WaitGroup
+
+	mu sync.Mutex
+	// silent are the nodes that failed to answer, each with a channel that is closed when it answers again.
+	silent map[raft.ServerID]chan struct{}
+	// released is closed when nobody needs to wait for a silent node any more: the term in which this node leads is over.
+	released chan struct{}
+}
+
+func newTransport(o *Options, logger *libraryLogger) *transport {
+	stream := &streamLayer{
+		network: o.Network, self: raft.ServerAddress(o.Address), incoming: make(chan net.Conn), closed: make(chan struct{})}
+	o.Network.Handle(PurposeRaft, stream.serve)
+	t := &transport{
+		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+			ServerAddressProvider: byID{},
+			Logger:                logger,
+			Stream:                stream,
+			MaxPool:               connectionsKept,
+			// Entries are batches: one on its way while the next is prepared is enough, and more delays all of them.
+			MaxRPCsInFlight: raft.DefaultMaxRPCsInFlight,
+			Timeout:         ioTimeout,
+		}),
+		stream: stream, guarded: o.guarded, install: o.install, calls: make(chan raft.RPC), stop: make(chan struct{}),
+		silent: map[raft.ServerID]chan struct{}{}, released: make(chan struct{}),
+	}
+	t.stopped.Go(t.receive)
+	return t
+}
+
+// byID makes the transport dial nodes by their id: where a node is, the network knows.
+type byID struct{}
+
+// ServerAddr implements raft.ServerAddressProvider.
+func (byID) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
+	return raft.ServerAddress(id), nil
+}
+
+// Consumer implements raft.Transport.
+func (t *transport) Consumer() <-chan raft.RPC { return t.calls }
+
+// receive passes the calls of other nodes on to the library, save those that are not its business.
+func (t *transport) receive() {
+	for {
+		select {
+		case call := <-t.NetworkTransport.Consumer():
+			if t.guarded() {
+				call.Respond(nil, errGuarded)
+				continue
+			}
+			if request, ok := call.Command.(*raft.InstallSnapshotRequest); ok {
+				t.offered(call, request)
+				continue
+			}
+			select {
+			case t.calls <- call:
+			case <-t.stop:
+				call.Respond(nil, raft.ErrTransportShutdown)
+				return
+			}
+		case <-t.stop:
+			return
+		}
+	}
+}
+
+// offered answers a leader that has cut its log behind what this node has. State does not travel through the library, which
+// would stop applying meanwhile and cannot resume (cluster 20, note 12).
+func (t *transport) offered(call raft.RPC, request *raft.InstallSnapshotRequest) {
+	err := t.install(nodeID(raft.ServerID(request.ID)), request.LastLogIndex)
+	if err != nil {
+		call.Respond(nil, err)
+		return
+	}
+	call.Respond(&raft.InstallSnapshotResponse{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: request.Term, Success: true}, nil)
+}
+
+// SetHeartbeatHandler implements raft.Transport.
+func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
+	if handle == nil {
+		t.NetworkTransport.SetHeartbeatHandler(nil)
+		return
+	}
+	t.NetworkTransport.SetHeartbeatHandler(func(call raft.RPC) {
+		if t.guarded() {
+			call.Respond(nil, errGuarded)
+			return
+		}
+		handle(call)
+	})
+}
+
+// RequestVote implements raft.Transport.
+func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, request *raft.RequestVoteRequest,
+	response *raft.RequestVoteResponse) error {
+	return overStale(func() error { return t.NetworkTransport.RequestVote(id, target, request, response) })
+}
+
+// RequestPreVote implements raft.WithPreVote.
+func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, request *raft.RequestPreVoteRequest,
+	response *raft.RequestPreVoteResponse) error {
+	return overStale(func() error { return t.NetworkTransport.RequestPreVote(id, target, request, response) })
+}
+
+// TimeoutNow implements raft.Transport.
+func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, request *raft.TimeoutNowRequest,
+	response *raft.TimeoutNowResponse) error {
+	return overStale(func() error { return t.NetworkTransport.TimeoutNow(id, target, request, response) })
+}
+
+// overStale repeats a call, which does no harm twice, over the connections that are kept to a node: all of them are dead
+// when it was started again, and a vote that is lost to that costs an election time-out.
+func overStale(call func() error) error {
+	err := call()
+	for tries := 0; tries < connectionsKept && isStale(err); tries++ {
+		err = call()
+	}
+	return err
+}
+
+func isStale(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
+}
+
+// AppendEntries implements raft.Transport. To a node that has not answered last time it waits until it can be reached.
+func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, request *raft.AppendEntriesRequest,
+	response *raft.AppendEntriesResponse) error {
+	if err := t.awaitNode(id); err != nil {
+		return err
+	}
+	err := t.NetworkTransport.AppendEntries(id, target, request, response)
+	if err != nil {
+		t.noteSilent(id)
+	}
+	return err
+}
+
+// AppendEntriesPipeline implements raft.Transport.
+func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	if err := t.awaitNode(id); err != nil {
+		return nil, err
+	}
+	pipeline, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
+	if err != nil {
+		t.noteSilent(id)
+	}
+	return pipeline, err
+}
+
+var errNotAwaited = errors.New("the node does not answer, and this node does not lead any more")
+
+// awaitNode returns when a node that did not answer can be reached again.
+func (t *transport) awaitNode(id raft.ServerID) error {
+	t.mu.Lock()
+	heard, released := t.silent[id], t.released
+	t.mu.Unlock()
+	if heard == nil {
+		return nil
+	}
+	select {
+	case <-heard:
+		return nil
+	case <-released:
+		return errNotAwaited
+	case <-t.stop:
+		return raft.ErrTransportShutdown
+	}
+}
+
+// noteSilent begins to look for a node that failed to answer.
+func (t *transport) noteSilent(id raft.ServerID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-t.stop:
+		return
+	default:
+	}
+	if t.silent[id] == nil {
+		t.silent[id] = make(chan struct{})
+		t.stopped.Go(func() { t.probe(id) })
+	}
+}
+
+// probe dials a silent node until it answers or the term is over.
+func (t *transport) probe(id raft.ServerID) {
+	t.mu.Lock()
+	released := t.released
+	t.mu.Unlock()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for answered := false; !answered; {
+		select {
+		case <-pause.C:
+			pause.Reset(probeInterval)
+			if conn, err := t.stream.Dial(raft.ServerAddress(id), ioTimeout); err == nil {
+				answered = true
+				_ = conn.Close()
+			}
+		case <-released:
+			answered = true
+		case <-t.stop:
+			answered = true
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.silent[id])
+	delete(t.silent, id)
+}
+
+// release ends all waiting for silent nodes; called when this node has stopped to lead.
+func (t *transport) release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.released)
+	t.released = make(chan struct{})
+}
+
+// Close implements raft.WithClose.
+func (t *transport) Close() error {
+	t.mu.Lock()
+	select {
+	case <-t.stop:
+		t.mu.Unlock()
+		return nil
+	default:
+	}
+	close(t.stop)
+	t.mu.Unlock()
+	err := t.NetworkTransport.Close()
+	t.CloseStreams()
+	t.stopped.Wait()
+	return err
+}
+
+// streamLayer gives the library's transport its connections.
+type streamLayer struct {
+	network  Network
+	self     raft.ServerAddress
+	incoming chan net.Conn
+	close    sync.Once
+	closed   chan struct{}
+}
+
+// serve hands a connection of another node over.
+func (s *streamLayer) serve(_ uint64, conn net.Conn) {
+	select {
+	case s.incoming <- conn:
+	case <-s.closed:
+		_ = conn.Close()
+	}
+}
+
+// Accept implements net.Listener.
+func (s *streamLayer) Accept() (net.Conn, error) {
+	select {
+	case conn := <-s.incoming:
+		return conn, nil
+	case <-s.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (s *streamLayer) Close() error {
+	s.close.Do(func() {
+		s.network.Handle(PurposeRaft, nil)
+		close(s.closed)
+	})
+	return nil
+}
+
+// Addr implements net.Listener: the address of this node in the membership.
+func (s *streamLayer) Addr() net.Addr { return memberAddr(s.self) }
+
+// memberAddr is an address in the membership.
+type memberAddr string
+
+// Network implements net.Addr.
+func (memberAddr) Network() string { return "tcp" }
+
+// String implements net.Addr.
+func (a memberAddr) String() string { return string(a) }
+
+// Dial implements raft.StreamLayer. The address is a node's id, see byID.
+func (s *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	node, err := strconv.ParseUint(string(address), 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("dial node %q: %w", address, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return s.network.Dial(ctx, node, PurposeRaft)
+}
