@@ -21,8 +21,13 @@ type testCluster struct {
 
 func openCluster(t *testing.T) *testCluster {
 	t.Helper()
+	return openClusterWith(t, newTestNetwork(t), func(*Options) {})
+}
+
+func openClusterWith(t *testing.T, network *testNetwork, change func(*Options)) *testCluster {
+	t.Helper()
 	const voters = 3
-	c := &testCluster{network: newTestNetwork(t)}
+	c := &testCluster{network: network}
 	var members []Voter
 	for id := uint64(1); id <= voters; id++ {
 		members = append(members, Voter{ID: id, Address: fmt.Sprintf("node-%d", id)})
@@ -35,6 +40,7 @@ func openCluster(t *testing.T) *testCluster {
 		o.Call = func(_ context.Context, request []byte) ([]byte, error) {
 			return append([]byte(fmt.Sprintf("node %d heard ", member.ID)), request...), nil
 		}
+		change(&o)
 		c.options = append(c.options, o)
 		c.machines = append(c.machines, &recorder{})
 		c.nodes = append(c.nodes, c.open(t, i))
@@ -236,4 +242,98 @@ func assertSameHistory(t *testing.T, machines []*recorder) {
 			}
 		}
 	}
+}
+
+// TestLeadershipMovesUnderLoad: cluster 5.4, nothing is lost or waits for an election.
+func TestLeadershipMovesUnderLoad(t *testing.T) {
+	c := openCluster(t)
+	number := uint64(0)
+	for round := range 5 {
+		leader := c.leader(t, -1)
+		for range 30 {
+			number++
+			mustPropose(t, c.nodes[number%3], extend(number))
+		}
+		to := uint64(0)
+		if round%2 == 1 {
+			to = uint64((leader+1)%3 + 1)
+		}
+		var done Transfer
+		eventually(t, "a target", func() bool {
+			var err error
+			done, err = c.nodes[leader].TransferTo(testContext(t), to)
+			if err != nil && !errors.Is(err, ErrNoTarget) {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
+		if done.From != uint64(leader+1) || done.To == done.From || (to != 0 && done.To != to) {
+			t.Fatalf("asked node %d for %d, got %+v", leader+1, to, done)
+		}
+		eventually(t, "the new leader", func() bool { return c.nodes[done.To-1].Status().Ready })
+	}
+	c.wantAll(t, number)
+}
+
+func TestTransferIsRefused(t *testing.T) {
+	c := openCluster(t)
+	leader := c.leader(t, -1)
+	if done, err := c.nodes[leader].TransferTo(testContext(t), uint64(leader+1)); err != nil || done.Took != 0 {
+		t.Fatalf("to itself: %+v, %v", done, err)
+	}
+	if _, err := c.nodes[leader].TransferTo(testContext(t), 9); !errors.Is(err, ErrNotAVoter) {
+		t.Fatalf("to a stranger: %v", err)
+	}
+	if _, err := c.nodes[(leader+1)%3].TransferTo(testContext(t), 0); !errors.Is(err, ErrNotLeader) {
+		t.Fatalf("by a follower: %v", err)
+	}
+	c.isolate((leader + 1) % 3)
+	eventually(t, "the target to be silent for a second", func() bool {
+		_, err := c.nodes[leader].TransferTo(testContext(t), uint64((leader+1)%3+1))
+		return errors.Is(err, ErrNoTarget)
+	})
+}
+
+func TestMembersKnowEachOther(t *testing.T) {
+	c := openCluster(t)
+	leader := c.leader(t, -1)
+	mustPropose(t, c.nodes[leader], extend(1))
+	for i, node := range c.nodes {
+		eventually(t, fmt.Sprintf("node %d to know all members", i+1), func() bool {
+			members := node.Members()
+			for _, member := range members {
+				if !member.Live || member.Applied == 0 || member.LastAckMs < 0 {
+					return false
+				}
+			}
+			status := node.Status()
+			return len(members) == 3 && status.QuorumAckMs >= 0 && status.LeaderID == uint64(leader+1)
+		})
+	}
+	c.isolate(leader)
+	eventually(t, "the old leader's quorum to age", func() bool { return c.nodes[leader].Status().QuorumAckMs > 500 })
+}
+
+// TestLogWaitsForASilentMember: cluster 12.
+func TestLogWaitsForASilentMember(t *testing.T) {
+	network := newTestNetwork(t)
+	c := openClusterWith(t, network, func(o *Options) {
+		o.fileBytes, o.DurableEveryMs, o.LogKeepEntries = 4096, 10, 16
+	})
+	leader := c.leader(t, -1)
+	silent := (leader + 1) % 3
+	c.isolate(silent)
+	for i := uint64(1); i <= 600; i++ {
+		mustPropose(t, c.nodes[leader], extend(i))
+		if i%10 == 0 {
+			eventually(t, "applying", func() bool { return len(c.machines[leader].numbers()) >= int(i) })
+		}
+	}
+	held, _ := c.machines[silent].AppliedIndex()
+	if first := c.nodes[leader].Status().FirstIndex; first > held+1 {
+		t.Fatalf("the log begins at %d, the silent member has applied %d", first, held)
+	}
+	c.connect(silent)
+	c.wantAll(t, 600)
+	eventually(t, "the log to be cut when everybody has it", func() bool { return c.nodes[leader].Status().FirstIndex > held+1 })
 }

@@ -25,6 +25,8 @@ type keeper struct {
 	snapshots *snapshotStore
 	logger    zerolog.Logger
 	failed    func(error)
+	// keepFrom returns the lowest index that other members may need, 0 keeps everything; nil is none.
+	keepFrom func() uint64
 
 	// durable is the index of the last durable point.
 	durable atomic.Uint64
@@ -99,7 +101,11 @@ func (k *keeper) record(durable uint64, final bool) error {
 	if durable <= last.Index {
 		return nil
 	}
-	target := k.log.cutTarget(durable, k.options.LogKeepEntries, k.options.LogMaxBytes)
+	cuttable := durable
+	if k.keepFrom != nil {
+		cuttable = min(cuttable, max(k.keepFrom(), 1)-1)
+	}
+	target := k.log.cutTarget(durable, cuttable, k.options.LogKeepEntries, k.options.LogMaxBytes)
 	if !final && target == 0 && durable-last.Index < recordEveryEntries && k.unrecorded.Load() < recordEveryBytes {
 		return nil
 	}

@@ -12,9 +12,11 @@ import (
 //
 // It is an empty append that names the last committed entry, so that a follower whose log differs there refuses it.
 type herald struct {
-	raft *raft.Raft
-	send func(id raft.ServerID, target raft.ServerAddress, request *raft.AppendEntriesRequest) error
-	self raft.ServerID
+	// lastIndex is the end of the log, servers the newest membership in it.
+	lastIndex func() uint64
+	servers   func() []raft.Server
+	send      func(id raft.ServerID, target raft.ServerAddress, request *raft.AppendEntriesRequest) error
+	self      raft.ServerID
 
 	mu      sync.Mutex
 	nodes   map[raft.ServerID]*herding
@@ -32,10 +34,10 @@ type commitNews struct{ term, index, entryTerm uint64 }
 
 // tell is called by the apply goroutine of the leader with the last of the entries that are committed.
 func (h *herald) tell(term, index, entryTerm uint64) {
-	if h.raft.LastIndex() != index {
+	if h.lastIndex() != index {
 		return // what follows tells it
 	}
-	for _, server := range h.raft.GetConfiguration().Configuration().Servers {
+	for _, server := range h.servers() {
 		if server.ID == h.self {
 			continue
 		}

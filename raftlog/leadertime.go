@@ -76,3 +76,20 @@ func (t *leaderTime) advance(micros uint64) {
 		}
 	}
 }
+
+// adoptTolerance is how far the time of the leader may lie behind this node's estimate of it without being taken over: frames
+// take their time to arrive.
+const adoptTolerance = 50 * time.Millisecond
+
+// adopt makes readings go on from what the leader says. Should this node lead next, time neither stands still nor leaps
+// because its own clock differs (cluster 10).
+func (t *leaderTime) adopt(micros uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.clock.Monotonic()
+	said := int64(micros) * int64(time.Microsecond)
+	reading := t.anchor + int64(now-t.anchorAt) + int64(t.slew*min(now-t.anchorAt, slewInterval)/slewInterval)
+	if said > reading || said < reading-int64(adoptTolerance) {
+		t.anchor, t.anchorAt, t.slew = said, now, 0
+	}
+}

@@ -12,7 +12,7 @@ import (
 
 // connect builds what a group with a network has besides.
 func (n *Node) connect() {
-	n.herald = &herald{raft: n.raft, self: n.self, nodes: map[raft.ServerID]*herding{}, send: n.transport.tell}
+	n.herald = &herald{lastIndex: n.raft.LastIndex, servers: n.servers, self: n.self, nodes: map[raft.ServerID]*herding{}, send: n.transport.tell}
 	n.uplink = &uplink{
 		network: n.options.Network, streams: n.options.ForwardStreams, logger: n.logger,
 		leader: n.otherLeader, forward: n.proposer.forward, lost: n.proposer.takeBack,
@@ -20,6 +20,9 @@ func (n *Node) connect() {
 	}
 	n.uplink.refused = n.proposer.refusedBy(n.uplink.links)
 	n.proposer.toLeader = n.uplink.signal
+	n.members = newMembers(n)
+	n.exchange = newExchange(n, n.members)
+	n.keeper.keepFrom = n.members.keepFrom
 }
 
 // serveLinks lets other nodes in, which take this one for the leader.
@@ -28,10 +31,18 @@ func (n *Node) serveLinks() {
 	reads := &link.Handler{Command: refuseCommand, Call: n.reads.answerRead, Reason: reasonOf}
 	n.options.Network.Handle(PurposeCommand, n.serveWith(commands))
 	n.options.Network.Handle(PurposeRead, n.serveWith(reads))
+	n.options.Network.Handle(PurposeStatus, n.serveConn(n.exchange.answer))
 }
 
-// serveWith serves a link until it ends or the node closes.
 func (n *Node) serveWith(handler *link.Handler) func(uint64, net.Conn) {
+	return n.serveConn(func(ctx context.Context, from uint64, conn net.Conn) {
+		err := link.Serve(ctx, conn, handler)
+		n.logger.Debug().Err(err).Uint64("node", from).Msg("raft: link ended")
+	})
+}
+
+// serveConn serves a connection until it ends or the node closes.
+func (n *Node) serveConn(serve func(ctx context.Context, from uint64, conn net.Conn)) func(uint64, net.Conn) {
 	return func(from uint64, conn net.Conn) {
 		n.mu.Lock()
 		if n.closing {
@@ -42,8 +53,7 @@ func (n *Node) serveWith(handler *link.Handler) func(uint64, net.Conn) {
 		n.serving.Add(1)
 		n.mu.Unlock()
 		defer n.serving.Done()
-		err := link.Serve(n.links, conn, handler)
-		n.logger.Debug().Err(err).Uint64("node", from).Msg("raft: link ended")
+		serve(n.links, from, conn)
 	}
 }
 
@@ -52,7 +62,7 @@ func (n *Node) stopServing() {
 	if n.options.Network == nil {
 		return
 	}
-	for _, purpose := range []Purpose{PurposeCommand, PurposeRead} {
+	for _, purpose := range []Purpose{PurposeCommand, PurposeRead, PurposeStatus} {
 		n.options.Network.Handle(purpose, nil)
 	}
 	n.closeLinks()

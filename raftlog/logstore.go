@@ -175,9 +175,9 @@ func (s *logStore) DeleteRange(from, to uint64) error {
 }
 
 // cutTarget returns up to which index the log may be cut: the end of the last of the oldest files of which every entry is
-// at or below durable, and that lie more than keep entries behind it or by which the log is larger than maxBytes. Files go
+// at or below cuttable, and that lie more than keep entries behind it or by which the log is larger than maxBytes. Files go
 // as a whole; cutting inside one would free nothing. 0 is nothing to cut.
-func (s *logStore) cutTarget(durable, keep uint64, maxBytes int64) uint64 {
+func (s *logStore) cutTarget(durable, cuttable, keep uint64, maxBytes int64) uint64 {
 	files := s.meta.files()
 	var bytes int64
 	for i := range files {
@@ -186,7 +186,7 @@ func (s *logStore) cutTarget(durable, keep uint64, maxBytes int64) uint64 {
 	target := uint64(0)
 	for i := range files {
 		file := &files[i]
-		if !file.sealed() || file.MaxIndex > durable || (file.MaxIndex+keep > durable && bytes <= maxBytes) {
+		if !file.sealed() || file.MaxIndex > cuttable || (file.MaxIndex+keep > durable && bytes <= maxBytes) {
 			break
 		}
 		bytes -= int64(file.IndexStart)

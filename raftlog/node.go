@@ -30,10 +30,14 @@ type Node struct {
 	proposer  *proposer
 	reads     *readIndexer
 	keeper    *keeper
-	// transport, uplink and herald are nil in a group without a network.
+	// transport, uplink, herald, members and exchange are nil in a group without a network.
 	transport *transport
 	uplink    *uplink
 	herald    *herald
+	members   *members
+	exchange  *exchange
+	// transferring is held while leadership is handed over.
+	transferring sync.Mutex
 	// links ends the serving of other nodes' links.
 	links      context.Context
 	closeLinks context.CancelFunc
@@ -244,18 +248,28 @@ func (n *Node) watchLeadership() {
 	for {
 		select {
 		case leads := <-n.notify:
-			if leads {
-				n.proposer.lead(n.raft.CurrentTerm())
-			} else {
-				n.proposer.follow()
-				if n.transport != nil {
-					n.transport.release()
-				}
-			}
+			n.turn(leads)
 		case <-n.raftDone:
 			n.proposer.follow()
 			return
 		}
+	}
+}
+
+// turn takes in that this node has begun or ceased to lead.
+func (n *Node) turn(leads bool) {
+	if !leads {
+		n.proposer.follow()
+		if n.exchange != nil {
+			n.exchange.follow()
+			n.transport.release()
+		}
+		return
+	}
+	term := n.raft.CurrentTerm()
+	n.proposer.lead(term)
+	if n.exchange != nil {
+		n.exchange.lead(term)
 	}
 }
 
@@ -287,6 +301,21 @@ func (n *Node) publishLeadership() {
 // Leadership returns the channel of changes. It holds the newest one only: who reads late sees the present state. It is
 // never closed. One reader.
 func (n *Node) Leadership() <-chan LeadershipChange { return n.changes }
+
+// servers is the newest membership in the log.
+func (n *Node) servers() []raft.Server {
+	future := n.raft.GetConfiguration()
+	if future.Error() != nil {
+		return nil
+	}
+	return future.Configuration().Servers
+}
+
+// proposerTerm is the term in which this node leads; 0 while it does not.
+func (n *Node) proposerTerm() uint64 {
+	term, _, _, _ := n.proposer.leadership()
+	return term
+}
 
 func (n *Node) leaderElsewhere() bool { return n.otherLeader() != 0 }
 
@@ -387,6 +416,7 @@ func (n *Node) Close(ctx context.Context) error {
 	cancel()
 	if n.uplink != nil {
 		n.uplink.close()
+		n.exchange.close()
 	}
 	n.proposer.close(ErrClosed)
 	n.stopRaft()

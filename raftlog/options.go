@@ -83,6 +83,14 @@ type Options struct {
 	Join bool
 	// ForwardStreams is how many links carry the commands of a node to its leader.
 	ForwardStreams int
+	// Kinds is the newest format that this build reads (cluster 15.2).
+	Kinds int
+	// PurgeHoldSeconds is QUEEN_RAFT_PURGE_HOLD_S.
+	PurgeHoldSeconds int
+	// Disk describes the data volume, at once; nil is one that is never full. At DiskLowPercent and more, the log does not wait
+	// for a silent member.
+	Disk           func() Disk
+	DiskLowPercent float64
 	// Guarded says whether this node takes part in nothing (cluster 2.6): any goroutine, at once. Nil is never.
 	Guarded func() bool
 	// RidersFor returns what Proposal.Riders is for a command of another node; nil where nothing rides.
@@ -127,6 +135,9 @@ func DefaultOptions(dir string, nodeID uint64) Options {
 		LogMaxBytes:        64 << 20,
 		LogCacheBytes:      512 << 20,
 		ForwardStreams:     4,
+		Kinds:              command.FormatVersion,
+		PurgeHoldSeconds:   600,
+		DiskLowPercent:     80,
 		fileBytes:          logFileBytes,
 		Clock:              SystemClock{},
 		Logger:             zerolog.Nop(),
@@ -176,6 +187,13 @@ func (o *Options) fault(point string) {
 }
 
 func (o *Options) guarded() bool { return o.Guarded != nil && o.Guarded() }
+
+func (o *Options) disk() Disk {
+	if o.Disk == nil {
+		return Disk{}
+	}
+	return o.Disk()
+}
 
 var errNoInstall = errors.New("this node cannot receive state")
 

@@ -81,6 +81,10 @@ func (n *Node) Status() Status {
 		s.Role, s.Ready, s.LeaderID = RoleStopped, false, 0
 		return s
 	}
+	if n.members != nil {
+		s.QuorumAckMs = n.members.quorumAckMs()
+		s.CommitIndex = max(s.CommitIndex, n.members.commit())
+	}
 	n.describeLeader(&s)
 	return s
 }
@@ -95,8 +99,6 @@ func (n *Node) describeLeader(s *Status) {
 		}
 		if n.log.soleVoter.Load() {
 			s.QuorumAckMs = 0
-		} else if s.LastCommitMs >= 0 {
-			s.QuorumAckMs = s.LastCommitMs
 		}
 		return
 	case raft.Candidate:
@@ -112,17 +114,10 @@ func (n *Node) describeLeader(s *Status) {
 	if _, leader := n.raft.LeaderWithID(); leader != "" && leader != n.self {
 		s.LeaderID = nodeID(leader)
 	}
-	if contact := n.raft.LastContact(); !contact.IsZero() {
-		s.QuorumAckMs = time.Since(contact).Milliseconds()
-	}
 }
 
 func (n *Node) describeMembership(s *Status) {
-	future := n.raft.GetConfiguration()
-	if err := future.Error(); err != nil {
-		return
-	}
-	for _, server := range future.Configuration().Servers {
+	for _, server := range n.servers() {
 		if server.Suffrage == raft.Voter {
 			s.Voters = append(s.Voters, nodeID(server.ID))
 		} else {

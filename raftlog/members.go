@@ -1,0 +1,369 @@
+package raftlog
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// LeaderFrame is what the leader tells each member (cluster 2.5).
+type LeaderFrame struct {
+	Term   uint64 `json:"term"`
+	Commit uint64 `json:"commit"`
+	// QuorumAckMs is the age of the newest quorum acknowledgement; -1 before the first.
+	QuorumAckMs int64 `json:"quorumAckMs"`
+	// KeepFrom is the lowest index that every log must keep (cluster 12).
+	KeepFrom uint64 `json:"keepFrom"`
+	// Full is the voter whose disk closes the gate, 0 while it is open (cluster 11.3).
+	Full        uint64  `json:"full"`
+	FullPercent float64 `json:"fullPct"`
+	// TimeMicros is the time of the group (cluster 10).
+	TimeMicros uint64        `json:"timeMicros"`
+	Members    []MemberState `json:"members"`
+}
+
+// MemberFrame is what a member answers.
+type MemberFrame struct {
+	Term uint64 `json:"term"`
+	// Leader is the node whose leadership the member recognises, HeardMs how long ago the library heard of it; -1 never.
+	Leader  uint64 `json:"leader"`
+	HeardMs int64  `json:"heardMs"`
+	LastLog uint64 `json:"lastLog"`
+	Applied uint64 `json:"applied"`
+	Durable uint64 `json:"durable"`
+	// Full tells that the member's own disk is beyond its mark.
+	Full        bool    `json:"full"`
+	DiskPercent float64 `json:"diskPct"`
+	Kinds       int     `json:"kinds"`
+	WallMicros  uint64  `json:"wallMicros"`
+}
+
+// MemberState is a member as the leader sees it.
+type MemberState struct {
+	ID    uint64 `json:"id"`
+	Voter bool   `json:"voter"`
+	// Address is the raft address in the membership.
+	Address string `json:"raft"`
+	Live    bool   `json:"live"`
+	// LastAckMs is the time since the member answered; -1 when it has not in this term. The fields below are of that answer.
+	LastAckMs   int64   `json:"lastAckMs"`
+	LastLog     uint64  `json:"lastLog"`
+	Applied     uint64  `json:"applied"`
+	Durable     uint64  `json:"durable"`
+	DiskPercent float64 `json:"diskPct"`
+	Kinds       int     `json:"kinds"`
+	// ClockSkewMs is how far the member's wall clock is ahead of the leader's, give or take half a round trip.
+	ClockSkewMs float64 `json:"clockSkewMs"`
+}
+
+// Disk is the state of a node's data volume (cluster 11.3).
+type Disk struct {
+	Percent float64
+	// Full tells that the gate is to close.
+	Full bool
+}
+
+const (
+	// livenessFloor and livenessElections give how long a silent member is live (cluster 0).
+	livenessFloor     = 2 * time.Second
+	livenessElections = 3
+	// reportLife is how long a report of a disk counts (cluster 11.3).
+	reportLife = 10 * time.Second
+)
+
+// members knows what the nodes of the group have said of themselves, and what follows from it.
+type members struct {
+	node    *Node
+	liveFor time.Duration
+	hold    time.Duration
+
+	mu sync.Mutex
+	// term is the one in which this node leads, began when it began to, and reports what the members have answered in it.
+	term    uint64
+	began   time.Time
+	reports map[uint64]*report
+	// said is what the leader told last, at saidAt, and leader who that was.
+	said   LeaderFrame
+	saidAt time.Time
+	leader uint64
+	// quorumAt is the newest instant at which a majority is known to have recognised a leader.
+	quorumAt time.Time
+}
+
+// report is what a member answered last.
+type report struct {
+	frame       MemberFrame
+	sent, heard time.Time
+	skew        time.Duration
+}
+
+func newMembers(n *Node) *members {
+	return &members{
+		node: n, reports: map[uint64]*report{},
+		liveFor: max(livenessFloor, livenessElections*time.Duration(n.options.ElectionMs)*time.Millisecond),
+		hold:    time.Duration(n.options.PurgeHoldSeconds) * time.Second,
+	}
+}
+
+// lead forgets what was reported to other terms.
+func (m *members) lead(term uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.term, m.began, m.reports = term, time.Now(), map[uint64]*report{}
+}
+
+func (m *members) forget(id uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.reports, id)
+}
+
+// heard takes in the answer of a member to a frame of this leader.
+func (m *members) heard(term, id uint64, frame *MemberFrame, sent time.Time) {
+	now := time.Now()
+	middle := sent.Add(now.Sub(sent) / 2)
+	skew := time.Duration(int64(frame.WallMicros)-middle.UnixMicro()) * time.Microsecond
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if term != m.term {
+		return
+	}
+	m.reports[id] = &report{frame: *frame, sent: sent, heard: now, skew: skew}
+	if at := m.quorumLocked(now); at.After(m.quorumAt) {
+		m.quorumAt = at
+	}
+}
+
+// quorumLocked returns the newest instant at which a majority of the voters is known to have recognised this leader: for each
+// voter the sending of the request that it answered, less the age of what it had heard by then (cluster 9).
+func (m *members) quorumLocked(now time.Time) time.Time {
+	var at []time.Time
+	for _, server := range m.node.servers() {
+		if server.Suffrage != raft.Voter {
+			continue
+		}
+		if server.ID == m.node.self {
+			at = append(at, now)
+			continue
+		}
+		known := m.reports[nodeID(server.ID)]
+		if known != nil && known.frame.Leader == m.node.options.NodeID && known.frame.HeardMs >= 0 {
+			at = append(at, known.sent.Add(-time.Duration(known.frame.HeardMs)*time.Millisecond))
+		} else {
+			at = append(at, time.Time{})
+		}
+	}
+	if len(at) == 0 {
+		return time.Time{}
+	}
+	slices.SortFunc(at, func(a, b time.Time) int { return b.Compare(a) })
+	return at[len(at)/2]
+}
+
+// quorumAckMs is the age of the newest quorum acknowledgement that this node knows of; -1 for none.
+func (m *members) quorumAckMs() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.quorumAckLocked(time.Now())
+}
+
+func (m *members) quorumAckLocked(now time.Time) int64 {
+	if m.quorumAt.IsZero() {
+		return -1
+	}
+	return max(now.Sub(m.quorumAt).Milliseconds(), 0)
+}
+
+// told takes in what a leader says. An older leader is not listened to.
+func (m *members) told(from uint64, frame *LeaderFrame) {
+	now := time.Now()
+	m.mu.Lock()
+	if frame.Term < m.said.Term {
+		m.mu.Unlock()
+		return
+	}
+	m.said, m.saidAt, m.leader = *frame, now, from
+	if frame.QuorumAckMs >= 0 {
+		if at := now.Add(-time.Duration(frame.QuorumAckMs) * time.Millisecond); at.After(m.quorumAt) {
+			m.quorumAt = at
+		}
+	}
+	leads := m.node.proposerTerm() != 0
+	m.mu.Unlock()
+	if !leads {
+		m.node.time.adopt(frame.TimeMicros)
+	}
+}
+
+// leaderFrame is what this leader has to say.
+func (m *members) leaderFrame(term uint64) *LeaderFrame {
+	states := m.states()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	frame := &LeaderFrame{
+		Term: term, Commit: m.node.raft.CommitIndex(), QuorumAckMs: m.quorumAckLocked(time.Now()),
+		KeepFrom: m.keepFromLocked(time.Now()), TimeMicros: m.node.Now(), Members: states,
+	}
+	frame.Full, frame.FullPercent = m.fullLocked(time.Now())
+	return frame
+}
+
+// memberFrame is what this member answers.
+func (m *members) memberFrame() *MemberFrame {
+	n := m.node
+	applied := n.gate.index.Load()
+	last, _ := n.log.LastIndex() // 0 after Close
+	frame := &MemberFrame{
+		Term: n.raft.CurrentTerm(), HeardMs: -1, LastLog: last, Applied: applied, Durable: n.keeper.durable.Load(),
+		Kinds: n.options.Kinds, WallMicros: uint64(n.options.Clock.Wall().UnixMicro()),
+	}
+	disk := n.options.disk()
+	frame.DiskPercent, frame.Full = disk.Percent, disk.Full
+	if leader := n.otherLeader(); leader != 0 {
+		frame.Leader = leader
+		if heard := n.raft.LastContact(); !heard.IsZero() {
+			frame.HeardMs = time.Since(heard).Milliseconds()
+		}
+	}
+	return frame
+}
+
+// keepFromLocked returns the lowest index that a member may still need: one that is live, or was heard within
+// QUEEN_RAFT_PURGE_HOLD_S (cluster 12).
+func (m *members) keepFromLocked(now time.Time) uint64 {
+	hold := m.hold
+	if m.node.options.disk().Percent >= m.node.options.DiskLowPercent {
+		hold = 0 // an absent node must not fill the disk
+	}
+	keep := m.node.gate.index.Load() + 1
+	for _, server := range m.node.servers() {
+		if server.ID == m.node.self {
+			continue
+		}
+		known := m.reports[nodeID(server.ID)]
+		switch {
+		case known == nil && now.Sub(m.began) < max(hold, m.liveFor):
+			return 0
+		case known != nil && now.Sub(known.heard) < max(hold, m.liveFor):
+			keep = min(keep, known.frame.Applied+1)
+		}
+	}
+	return keep
+}
+
+// keepFrom is the lowest index that this node's log must keep; 0 keeps everything.
+func (m *members) keepFrom() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.node.proposerTerm() != 0 {
+		return m.keepFromLocked(time.Now())
+	}
+	return m.said.KeepFrom
+}
+
+// fullLocked returns the voter whose disk closes the gate.
+func (m *members) fullLocked(now time.Time) (id uint64, percent float64) {
+	for _, server := range m.node.servers() {
+		disk := m.node.options.disk()
+		if server.ID != m.node.self {
+			known := m.reports[nodeID(server.ID)]
+			if known == nil || now.Sub(known.heard) >= min(m.liveFor, reportLife) {
+				continue
+			}
+			disk = Disk{Percent: known.frame.DiskPercent, Full: known.frame.Full}
+		}
+		if server.Suffrage == raft.Voter && disk.Full && disk.Percent >= percent {
+			id, percent = nodeID(server.ID), disk.Percent
+		}
+	}
+	return id, percent
+}
+
+// full returns the voter whose disk closes the gate, as the leader says; known is false without one.
+func (m *members) full() (id uint64, percent float64, known bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.node.proposerTerm() != 0 {
+		id, percent = m.fullLocked(time.Now())
+		return id, percent, true
+	}
+	if time.Since(m.saidAt) >= reportLife {
+		return 0, 0, false
+	}
+	return m.said.Full, m.said.FullPercent, true
+}
+
+// commit is the commit index that the leader has told.
+func (m *members) commit() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.said.Commit
+}
+
+// reach returns the last log index of a member, and whether it has answered within the time.
+func (m *members) reach(id uint64, within time.Duration) (lastLog uint64, live bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.reports[id]
+	if known == nil {
+		return 0, false
+	}
+	return known.frame.LastLog, time.Since(known.heard) < within
+}
+
+// states lists the members, ascending by id, as the leader sees them, this node included; as it last said when another node
+// leads.
+func (m *members) states() []MemberState {
+	if m.node.proposerTerm() == 0 {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return slices.Clone(m.said.Members)
+	}
+	own := m.memberFrame()
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var states []MemberState
+	for _, server := range m.node.servers() {
+		state := MemberState{
+			ID: nodeID(server.ID), Voter: server.Suffrage == raft.Voter, Address: string(server.Address), LastAckMs: -1}
+		switch known := m.reports[state.ID]; {
+		case server.ID == m.node.self:
+			state.Live, state.LastAckMs = true, 0
+			state.take(own)
+		case known != nil:
+			state.LastAckMs = now.Sub(known.heard).Milliseconds()
+			state.Live = now.Sub(known.heard) < m.liveFor
+			state.ClockSkewMs = float64(known.skew.Microseconds()) / 1000
+			state.take(&known.frame)
+		}
+		states = append(states, state)
+	}
+	slices.SortFunc(states, func(a, b MemberState) int { return cmp.Compare(a.ID, b.ID) })
+	return states
+}
+
+func (s *MemberState) take(frame *MemberFrame) {
+	s.LastLog, s.Applied, s.Durable = frame.LastLog, frame.Applied, frame.Durable
+	s.DiskPercent, s.Kinds = frame.DiskPercent, frame.Kinds
+}
+
+// Members lists the members as the leader sees them, or as it last told this node; empty before it did.
+func (n *Node) Members() []MemberState {
+	if n.members == nil {
+		return nil
+	}
+	return n.members.states()
+}
+
+// DiskGate returns the voter whose data volume closes the gate of the group, 0 while it is open. known is false while no leader
+// says so: then each node judges its own disk.
+func (n *Node) DiskGate() (id uint64, percent float64, known bool) {
+	if n.members == nil {
+		return 0, 0, false
+	}
+	return n.members.full()
+}

@@ -1,0 +1,118 @@
+package raftlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Transfer is a leadership that was handed over.
+type Transfer struct {
+	From, To uint64
+	// Term is the term of the new leader, as far as this node knows.
+	Term uint64
+	Took time.Duration
+}
+
+// transferLimit is how long a hand-over is tried (cluster 5.4).
+const transferLimit = 3 * time.Second
+
+// Errors of TransferTo, beside ErrNotLeader.
+var (
+	// ErrNoTarget says that no other voter answers.
+	ErrNoTarget = errors.New("no other voter is live")
+	// ErrNotAVoter says that the target is no voter of the group.
+	ErrNotAVoter = errors.New("the target is no voter")
+	// ErrTransferring says that leadership is being handed over already.
+	ErrTransferring = errors.New("leadership is being handed over already")
+	// ErrTransferFailed says that the target did not take over in time; this node may still lead.
+	ErrTransferFailed = errors.New("the target did not take over in time")
+)
+
+// TransferTo hands leadership to a voter; 0 is the most caught-up one that answered within a second. What is proposed commits first, what
+// waits goes to the new leader (cluster 5.4). A transfer to the node that leads is nothing.
+func (n *Node) TransferTo(ctx context.Context, to uint64) (Transfer, error) {
+	began := time.Now()
+	term, ready, _, closed := n.proposer.leadership()
+	switch {
+	case closed != nil:
+		return Transfer{}, closed
+	case !ready:
+		return Transfer{}, ErrNotLeader
+	case to == n.options.NodeID:
+		return Transfer{From: to, To: to, Term: term}, nil
+	case n.members == nil:
+		return Transfer{}, ErrNoTarget
+	}
+	if !n.transferring.TryLock() {
+		return Transfer{}, ErrTransferring
+	}
+	defer n.transferring.Unlock()
+	target, err := n.target(to)
+	if err != nil {
+		return Transfer{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, transferLimit)
+	defer cancel()
+	n.options.fault("transfer.started")
+	n.proposer.hold(ctx)
+	defer n.proposer.unhold()
+	for {
+		err := n.raft.LeadershipTransferToServer(target.ID, target.Address).Error()
+		if err == nil {
+			break
+		}
+		n.logger.Debug().Err(err).Str("node", string(target.ID)).Msg("raft: leadership was not handed off")
+		if n.raft.State() != raft.Leader || ctx.Err() != nil {
+			return Transfer{}, fmt.Errorf("%w: %w", ErrTransferFailed, err)
+		}
+	}
+	done := Transfer{From: n.options.NodeID, To: nodeID(target.ID), Term: n.raft.CurrentTerm(), Took: time.Since(began)}
+	n.logger.Info().Msg(fmt.Sprintf("raft: leadership handed off to=%d ms=%d", done.To, done.Took.Milliseconds()))
+	return done, nil
+}
+
+// target chooses who is to lead next.
+func (n *Node) target(to uint64) (raft.Server, error) {
+	var best raft.Server
+	var bestIndex uint64
+	found, known := false, false
+	for _, server := range n.servers() {
+		id := nodeID(server.ID)
+		if server.Suffrage != raft.Voter || server.ID == n.self || (to != 0 && id != to) {
+			continue
+		}
+		known = true
+		index, live := n.members.reach(id, time.Second)
+		if live && (!found || index > bestIndex) {
+			best, bestIndex, found = server, index, true
+		}
+	}
+	switch {
+	case to != 0 && !known:
+		return best, fmt.Errorf("%w: node %d", ErrNotAVoter, to)
+	case !found:
+		return best, ErrNoTarget
+	}
+	return best, nil
+}
+
+// hold keeps what comes in the queue, and waits until what is proposed has committed, at most drainTime.
+func (p *proposer) hold(ctx context.Context) {
+	p.mu.Lock()
+	p.held = true
+	p.mu.Unlock()
+	draining, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	p.waitIdle(draining)
+}
+
+func (p *proposer) unhold() {
+	p.mu.Lock()
+	p.held = false
+	p.mu.Unlock()
+	p.signal()
+}
