@@ -32,6 +32,10 @@ type apply struct {
 	observer Observer
 	log      zerolog.Logger
 
+	// origin is that of this node's requests; settled tells the log that one of them is applied.
+	origin  uint64
+	settled func(command.RequestID)
+
 	catalog     *Handle
 	leases      map[uint64]*Handle
 	partitions  *partitions
@@ -161,6 +165,9 @@ func (a *apply) handOver(entry *command.Entry, results []command.Result) {
 		for i := range entry.Items {
 			a.observer.Applied(entry.Header.StampMicros, entry.Items[i].Command, results[i])
 			a.pending.resolve(entry.Items[i].Request, results[i])
+			if entry.Items[i].Request.Origin == a.origin {
+				a.settled(entry.Items[i].Request)
+			}
 		}
 	})
 }

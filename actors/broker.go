@@ -27,6 +27,8 @@ type Log interface {
 	Now() uint64
 	// Leads tells whether this node leads the group now.
 	Leads() bool
+	// Settled tells that the command with this request id of this node has been applied here. It must not block.
+	Settled(id command.RequestID)
 	// ReadIndex returns once everything that was committed when it was called has been applied here (cluster 9).
 	ReadIndex(ctx context.Context) error
 }
@@ -129,7 +131,7 @@ func NewBroker(c Config) (*Broker, error) {
 	b.machine = &apply{
 		store: c.Store, system: b.system, directory: b.directory, pending: b.pending, log: c.Log,
 		leases: map[uint64]*Handle{}, groups: b.groups, arrivals: &b.arrivals, rescan: b.rescan, observer: c.Observer,
-		partitions: newPartitions(b.system, partitionsActive),
+		partitions: newPartitions(b.system, partitionsActive), origin: b.origin, settled: b.settled,
 	}
 	b.machine.catalog = b.system.Spawn(KindCatalog, func() Behavior {
 		return &holder[*catalog.Machine]{load: func(r store.Reader) (*catalog.Machine, error) { return catalog.Load(r) }}
@@ -185,6 +187,13 @@ func (b *Broker) Start(log Log) {
 	b.log = log
 	b.started.Store(true)
 	b.workers.start(b)
+}
+
+// settled tells the log that a request of this node has been applied. What is replayed before Start is of an origin before.
+func (b *Broker) settled(id command.RequestID) {
+	if b.started.Load() {
+		b.log.Settled(id)
+	}
 }
 
 // Stop answers parked pops, ends the background work and stops the actors. The log takes no more commands by then.

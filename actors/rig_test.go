@@ -60,6 +60,9 @@ func (l *memoryLog) Propose(p Proposal) error {
 
 func (l *memoryLog) Now() uint64 { return uint64(time.Now().UnixMicro() + l.aheadMicros.Load()) }
 
+// Settled implements Log.
+func (l *memoryLog) Settled(command.RequestID) {}
+
 func (l *memoryLog) Leads() bool { return true }
 
 func (l *memoryLog) ReadIndex(context.Context) error { return nil }

@@ -36,6 +36,9 @@ func LoadCertificate(certFile, keyFile string, log zerolog.Logger) (*Certificate
 	return c, nil
 }
 
+// Current returns the present pair.
+func (c *Certificate) Current() *tls.Certificate { return c.current.Load() }
+
 // Config returns the TLS settings of the HTTP port: 1.2 and up, with the present pair.
 func (c *Certificate) Config() *tls.Config {
 	return &tls.Config{

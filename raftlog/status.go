@@ -126,6 +126,27 @@ func (n *Node) describeMembership(s *Status) {
 	}
 }
 
+// Position is the term of this node and its last log entry, the applied ones included.
+func (n *Node) Position() (term, lastIndex, lastTerm uint64) {
+	held, heldTerm := n.machine.AppliedIndex()
+	lastIndex, lastTerm = held, heldTerm
+	var entry raft.Log
+	if last, err := n.log.LastIndex(); err == nil && last > held && n.log.GetLog(last, &entry) == nil {
+		lastIndex, lastTerm = last, entry.Term
+	}
+	return n.raft.CurrentTerm(), lastIndex, lastTerm
+}
+
+// MemberAddress is the raft address of a node in the newest membership in the log; empty for a stranger.
+func (n *Node) MemberAddress(id uint64) string {
+	for _, server := range n.servers() {
+		if nodeID(server.ID) == id {
+			return string(server.Address)
+		}
+	}
+	return ""
+}
+
 func serverID(id uint64) raft.ServerID { return raft.ServerID(strconv.FormatUint(id, 10)) }
 
 // nodeID returns the number in a server id, 0 when it is none of ours.

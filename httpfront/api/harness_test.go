@@ -20,6 +20,7 @@ import (
 	"queen/httpfront"
 	"queen/httpfront/api/history"
 	"queen/raftlog"
+	"queen/raftlog/command"
 	"queen/store"
 )
 
@@ -71,6 +72,7 @@ func (m testMachine) AppliedIndex() (index, term uint64) { return m.broker.Appli
 func (m testMachine) DurablePoint() (uint64, error)      { return m.broker.DurablePoint() }
 func (l testLog) Now() uint64                            { return l.raft.Now() + l.ahead.Load() }
 func (l testLog) Leads() bool                            { return l.raft.Leads() }
+func (l testLog) Settled(id command.RequestID)           { l.raft.Settled(id) }
 func (l testLog) Propose(p actors.Proposal) error        { return l.raft.Propose(l.proposal(&p)) }
 func (l testLog) ReadIndex(ctx context.Context) (e error) {
 	l.looks.Add(1)

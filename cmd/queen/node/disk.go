@@ -11,10 +11,11 @@ import (
 
 	"queen/cmd/queen/config"
 	"queen/httpfront"
+	"queen/raftlog"
 )
 
-// diskGate refuses growing writes while the data volume is nearly full (cluster 11.3). A single node applies it to its own
-// disk.
+// diskGate refuses growing writes while a data volume is nearly full (cluster 11.3): that of any live voter, as the leader says; its
+// own while no leader does.
 type diskGate struct {
 	path      string
 	node      uint64
@@ -23,8 +24,10 @@ type diskGate struct {
 	percent   atomic.Pointer[float64]
 	reserve   atomic.Int64
 	closed    atomic.Bool
-	stop      chan struct{}
-	done      sync.WaitGroup
+	// cluster is what the leader says of the group's gate.
+	cluster atomic.Pointer[func() (node uint64, percent float64, known bool)]
+	stop    chan struct{}
+	done    sync.WaitGroup
 }
 
 // diskInterval is how often the volume is measured.
@@ -100,17 +103,44 @@ func (g *diskGate) Percent() float64 {
 	return 0
 }
 
+// report is what this node tells the leader of its disk.
+func (g *diskGate) report() raftlog.Disk {
+	return raftlog.Disk{Percent: g.Percent(), Full: g.closed.Load()}
+}
+
+// follow makes the gate that of the group.
+func (g *diskGate) follow(cluster func() (node uint64, percent float64, known bool)) {
+	g.cluster.Store(&cluster)
+}
+
+// full returns whose volume closes the gate; 0 while it is open.
+func (g *diskGate) full() (node uint64, percent float64) {
+	if cluster := g.cluster.Load(); cluster != nil {
+		if node, percent, known := (*cluster)(); known {
+			return node, percent
+		}
+	}
+	if g.closed.Load() {
+		return g.node, g.Percent()
+	}
+	return 0, 0
+}
+
 // Full tells whether the gate is closed.
-func (g *diskGate) Full() bool { return g.closed.Load() }
+func (g *diskGate) Full() bool {
+	node, _ := g.full()
+	return node != 0
+}
 
 // Closed implements api.Gate.
 func (g *diskGate) Closed() *httpfront.Error {
-	if !g.closed.Load() {
+	node, percent := g.full()
+	if node == 0 {
 		return nil
 	}
 	refusal := httpfront.Refuse(httpfront.CodeStorageFull,
-		fmt.Sprintf("the data volume of node %d is %.1f%% full", g.node, g.Percent()))
-	refusal.Node = g.node
+		fmt.Sprintf("the data volume of node %d is %.1f%% full", node, percent))
+	refusal.Node = node
 	return refusal
 }
 

@@ -15,9 +15,13 @@ type health struct {
 	config   *config.Config
 	handlers *api.API
 	raft     atomic.Pointer[raftlog.Node]
+	port     atomic.Pointer[raftPort]
 	ready    atomic.Bool
+	// led is set once a leader was known.
+	led      atomic.Bool
 	stopping atomic.Bool
 	disk     *diskGate
+	lag      lag
 }
 
 func newHealth(c *config.Config) *health { return &health{config: c} }
@@ -29,6 +33,13 @@ func (h *health) Health() api.Health {
 	out := api.Health{
 		Version: version.Get().Version, NodeID: uint64(h.config.RaftNodeID), ClusterVersion: version.Format,
 		Kinds: version.Format, Identity: "ok", StorageReady: true, Role: string(raftlog.RoleFollower),
+	}
+	if port := h.port.Load(); port != nil {
+		current := port.identity.Current()
+		out.ClusterID, out.ClusterEpoch = current.ClusterID, current.ClusterEpoch
+		if current.ClusterID == "" {
+			out.Identity = "joining"
+		}
 	}
 	raft := h.raft.Load()
 	if raft == nil {
@@ -42,9 +53,7 @@ func (h *health) Health() api.Health {
 	out.QuorumAckMs = status.QuorumAckMs
 	out.Voters, out.Learners = status.Voters, status.Learners
 	out.Status = status
-	if status.LeaderID != uint64(h.config.RaftNodeID) && status.CommitIndex > status.AppliedIndex {
-		out.LagEntries = status.CommitIndex - status.AppliedIndex
-	}
+	out.LagEntries, out.LagMs = h.lag.measure(&status, uint64(h.config.RaftNodeID))
 	h.judge(&out, &status)
 	return out
 }
@@ -58,9 +67,15 @@ func (h *health) judge(out *api.Health, status *raftlog.Status) {
 	}
 	out.StorageReady = status.Failure == nil
 	because(!h.ready.Load(), "booting")
-	because(status.LeaderID == 0, "no_leader")
+	because(out.Identity != "ok", "identity")
+	because(status.LeaderID == 0 && !h.led.Load(), "no_leader")
+	if status.LeaderID != 0 {
+		h.led.Store(true)
+	}
+	because(int64(out.LagEntries) >= h.config.RaftReadyLagEntries && out.LagMs > int64(h.config.RaftReadyLagMs), "lag")
 	quorum := int64(h.config.RaftReadyQuorumMs)
 	because(quorum > 0 && (status.QuorumAckMs < 0 || status.QuorumAckMs > quorum), "quorum")
+	because(quorum == 0 && status.LeaderID == 0, "quorum")
 	local := status.ApplyFailure != nil && actors.StorageFailed(status.ApplyFailure.Err)
 	because(status.ApplyFailure != nil && !local, "apply_failure")
 	because(status.Failure != nil && (status.ApplyFailure == nil || local), "storage")

@@ -8,6 +8,7 @@ import (
 
 	"queen/actors"
 	"queen/raftlog"
+	"queen/raftlog/command"
 )
 
 // stateMachine lets the log drive the broker.
@@ -72,6 +73,9 @@ func (l logAdapter) Now() uint64 { return l.raft.Now() }
 // Leads implements actors.Log.
 func (l logAdapter) Leads() bool { return l.raft.Leads() }
 
+// Settled implements actors.Log.
+func (l logAdapter) Settled(id command.RequestID) { l.raft.Settled(id) }
+
 // ReadIndex implements actors.Log.
 func (l logAdapter) ReadIndex(ctx context.Context) error {
 	_, err := l.raft.ReadIndex(ctx)
@@ -83,6 +87,9 @@ func (l logAdapter) ReadIndex(ctx context.Context) error {
 
 // reason says in the broker's words why a command was not taken or not applied.
 func reason(err error) error {
+	if errors.Is(err, raftlog.ErrOutcomeUnknown) && !errors.Is(err, raftlog.ErrDeadline) {
+		return fmt.Errorf("%w: %w", actors.ErrRetry, err)
+	}
 	for _, known := range []struct{ log, broker error }{
 		{raftlog.ErrQueueFull, actors.ErrOverloaded},
 		{raftlog.ErrNoLeader, actors.ErrNoLeader},

@@ -31,6 +31,7 @@ type Node struct {
 	config    config.Config
 	log       zerolog.Logger
 	directory *directory
+	port      *raftPort
 	store     *store.Store
 	broker    *actors.Broker
 	raft      *raftlog.Node
@@ -77,9 +78,12 @@ func (n *Node) start(ctx context.Context) error {
 	}{
 		{"open data directory", n.openDirectory},
 		{"open http port", n.openHTTP},
+		{"open identity", n.openIdentity},
+		{"open raft port", n.openRaftPort},
+		{"find the cluster", n.findCluster},
 		{"open store", n.openStore},
 		{"open log", n.openLog},
-		{"wait for leadership", n.awaitReady},
+		{"open routes", n.openRoutes},
 	} {
 		began := time.Now()
 		if err := step.run(ctx); err != nil {
@@ -99,6 +103,19 @@ func (n *Node) openDirectory(context.Context) (err error) {
 	n.directory, err = openDirectory(n.config.RaftDirectory)
 	return err
 }
+
+func (n *Node) openIdentity(context.Context) (err error) {
+	if n.port, err = openIdentity(&n.config); err != nil {
+		return err
+	}
+	n.health.port.Store(n.port)
+	return nil
+}
+
+func (n *Node) openRaftPort(context.Context) error { return n.port.open(n.log) }
+
+// findCluster forms a cluster, or finds that there is one. The first start of several nodes waits here for all of them.
+func (n *Node) findCluster(ctx context.Context) error { return n.port.form(ctx, n.log) }
 
 func (n *Node) openHTTP(context.Context) error {
 	port, err := net.Listen("tcp", n.address())
@@ -212,19 +229,31 @@ func (n *Node) openLog(context.Context) error {
 	options.Logger = n.log
 	options.Faults = faultPoints(n.config.TestFaults)
 	options.Observer = n.health.handlers.Observer()
+	options.ForwardStreams = n.config.RaftForwardStreams
+	options.PurgeHoldSeconds = int(n.config.RaftPurgeHoldSeconds)
+	options.Disk = n.disk.report
+	options.DiskLowPercent = float64(n.config.RaftDiskLowPercent)
+	n.port.apply(&options)
 	if n.raft, err = raftlog.Open(options, stateMachine{n.broker}); err != nil {
 		return err
 	}
+	if err := n.port.began(n.raft); err != nil {
+		return err
+	}
+	n.disk.follow(n.raft.DiskGate)
 	n.broker.Start(logAdapter{n.raft})
 	n.health.connect(n.raft)
 	n.health.handlers.Connect(n.broker)
 	return nil
 }
 
-// awaitReady waits until this node leads its group: with one voter nobody else will.
-func (n *Node) awaitReady(ctx context.Context) error {
-	if err := (logAdapter{n.raft}).ReadIndex(ctx); err != nil {
-		return err
+// openRoutes lets clients in. The only voter waits until it leads, which takes a moment; a member of a cluster answers for itself
+// while there is no leader.
+func (n *Node) openRoutes(ctx context.Context) error {
+	if n.port.network == nil {
+		if err := (logAdapter{n.raft}).ReadIndex(ctx); err != nil {
+			return err
+		}
 	}
 	// In this order: who has seen a ready /health sends its requests at once.
 	n.http.Open()
@@ -255,6 +284,9 @@ func (n *Node) stop(hurry <-chan struct{}) error {
 		}
 		n.log.Info().Str("step", name).Int64("ms", time.Since(began).Milliseconds()).AnErr("err", err).Msg("stop")
 	}
+	if n.raft != nil {
+		step("hand leadership over", func() error { n.handOver(ctx); return nil })
+	}
 	if n.broker != nil {
 		step("answer parked pops", func() error { n.broker.AnswerParked(); return nil })
 	}
@@ -271,7 +303,11 @@ func (n *Node) stop(hurry <-chan struct{}) error {
 		step("write history", func() error { n.history.Close(); return nil })
 	}
 	if n.raft != nil {
+		step("hand leadership over again", func() error { n.handOver(ctx); return nil })
 		step("close log", func() error { return n.raft.Close(ctx) })
+	}
+	if n.port != nil {
+		step("close raft port", n.port.close)
 	}
 	if n.broker != nil && n.raft != nil {
 		step("stop actors", func() error { n.broker.Stop(); return nil })
@@ -293,6 +329,21 @@ func (n *Node) stop(hurry <-chan struct{}) error {
 	}
 	return errors.Join(failures...)
 }
+
+// handOver makes another voter lead, if this node does and there is one (cluster 17.1). A node that cannot stops all the same.
+func (n *Node) handOver(ctx context.Context) {
+	for range handOverTries {
+		_, err := n.raft.TransferTo(ctx, 0)
+		switch {
+		case err == nil, errors.Is(err, raftlog.ErrNotLeader), errors.Is(err, raftlog.ErrNoTarget):
+			return
+		}
+		n.log.Warn().Err(err).Msg("raft: leadership could not be handed off")
+	}
+}
+
+// handOverTries is how many voters are asked to take over.
+const handOverTries = 2
 
 // storeCloseDeadline is how long the store may take to close. A healthy one takes well below a second; one whose disk has
 // failed would try to write for ever.

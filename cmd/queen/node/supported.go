@@ -10,7 +10,7 @@ import (
 )
 
 // checkSupported refuses settings whose feature this build does not have. Ignoring them would be worse than not starting:
-// three nodes that were told to be a cluster would be three brokers.
+// whoever asked for backups would find none when they are needed.
 func checkSupported(c *config.Config) error {
 	var problems []error
 	refuse := func(asked bool, name, feature string) {
@@ -18,8 +18,6 @@ func checkSupported(c *config.Config) error {
 			problems = append(problems, fmt.Errorf("%s: this build does not support %s yet; unset it", name, feature))
 		}
 	}
-	refuse(len(c.RaftPeers) > 0, "QUEEN_RAFT_PEERS", "clusters")
-	refuse(c.RaftJoin, "QUEEN_RAFT_JOIN", "clusters")
 	refuse(c.RaftForceRecover.NodeID != 0, "QUEEN_RAFT_FORCE_RECOVER", "forced recovery")
 	refuse(len(c.RaftApplySkip) > 0, "QUEEN_RAFT_APPLY_SKIP", "skipping entries")
 	refuse(c.RaftGroups > 1, "QUEEN_RAFT_GROUPS", "more than one group")
@@ -34,12 +32,10 @@ func checkSupported(c *config.Config) error {
 // second node. A node without them is as good, so they do not stop the start.
 var (
 	idleFamilies = []string{"QUEEN_BACKUP_", "QUEEN_EPHEMERAL_", "QUEEN_KV_", "QUEEN_PROXY_", "QUEEN_SWEEPER_", "QUEEN_STORE_SCRUB_",
-		"QUEEN_RAFT_TIMER_", "QUEEN_RAFT_KV_", "QUEEN_TIMERS_", "QUEEN_RAFT_TOKEN", "QUEEN_RAFT_TLS_", "QUEEN_RAFT_READY_LAG_"}
+		"QUEEN_RAFT_TIMER_", "QUEEN_RAFT_KV_", "QUEEN_TIMERS_"}
 	idleSettings = []string{"QUEEN_CELL_ID", "QUEEN_CONSUME_CHECKPOINT_MS", "QUEEN_CONSUME_LEADER_LEASE_MS",
 		"QUEEN_CONSUME_ROWS_PER_COMMAND", "QUEEN_RAFT_ADMIT_FWD_HOLD_MS", "QUEEN_RAFT_AUTO_REJOIN", "QUEEN_RAFT_CLIENT_OFFLOAD",
-		"QUEEN_RAFT_CLUSTER_VERSION_MS", "QUEEN_RAFT_FWD_STREAMS", "QUEEN_RAFT_LISTEN", "QUEEN_RAFT_NO_QUORUM_FAIL_MS",
-		"QUEEN_RAFT_PROMOTE_MAX_LAG", "QUEEN_RAFT_PURGE_HOLD_S", "QUEEN_RAFT_REPLICATOR",
-		"QUEEN_RAFT_REQUEST_ID_WINDOW_S", "QUEEN_RAFT_RETENTION_SCAN_PER_S", "QUEEN_RAFT_SLOW_COMMAND_MS"}
+		"QUEEN_RAFT_CLUSTER_VERSION_MS", "QUEEN_RAFT_NO_QUORUM_FAIL_MS", "QUEEN_RAFT_PROMOTE_MAX_LAG", "QUEEN_RAFT_RETENTION_SCAN_PER_S", "QUEEN_RAFT_SLOW_COMMAND_MS"}
 )
 
 // withoutEffect lists the settings that somebody has set and this build does not use.

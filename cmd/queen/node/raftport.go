@@ -1,0 +1,213 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"queen/cmd/queen/config"
+	"queen/cmd/queen/version"
+	"queen/httpfront"
+	"queen/raftlog"
+	"queen/raftlog/formation"
+	"queen/raftlog/identity"
+	"queen/raftlog/peer"
+)
+
+// raftPort is this node towards the others: who it is, where they are, and what it thinks of them (cluster 2).
+type raftPort struct {
+	config   *config.Config
+	identity *identity.Store
+	// network and admin are nil in a node without QUEEN_RAFT_PEERS, which opens no raft port.
+	network *peer.Network
+	admin   *peer.Router
+	outcome formation.Outcome
+	log     atomic.Pointer[raftlog.Node]
+	stopTLS context.CancelFunc
+}
+
+// openIdentity reads or mints who this node is.
+func openIdentity(c *config.Config) (*raftPort, error) {
+	store, err := identity.Open(identity.Options{
+		Dir: c.RaftDirectory, NodeID: uint64(c.RaftNodeID), Groups: c.RaftGroups, Build: version.Get().Version,
+		NowMs: func() int64 { return time.Now().UnixMilli() }, Faults: faultPoints(c.TestFaults),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &raftPort{config: c, identity: store}, nil
+}
+
+// open opens the raft port.
+func (p *raftPort) open(log zerolog.Logger) error {
+	if len(p.config.RaftPeers) == 0 {
+		return nil
+	}
+	options := peer.Options{
+		Listen: p.config.RaftListen, Token: []byte(p.config.RaftToken), PreviousToken: []byte(p.config.RaftTokenPrevious),
+		Hello: p.hello, Addresses: p.addresses, Judge: p.judge, Clock: raftlog.SystemClock{}, Logger: log,
+	}
+	var err error
+	if options.ServerTLS, options.ClientTLS, err = p.certificates(log); err != nil {
+		return err
+	}
+	if p.network, err = peer.Listen(options); err != nil {
+		return err
+	}
+	p.admin = peer.NewRouter(p.network, peer.Admin)
+	return nil
+}
+
+// certificates loads what the raft port shows and trusts; nil for a port in clear.
+func (p *raftPort) certificates(log zerolog.Logger) (server, client *tls.Config, err error) {
+	c := p.config
+	if c.RaftTLSCertFile == "" {
+		return nil, nil, nil
+	}
+	certificate, err := httpfront.LoadCertificate(c.RaftTLSCertFile, c.RaftTLSKeyFile, log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("load certificate of the raft port: %w", err)
+	}
+	var roots *x509.CertPool
+	if c.RaftTLSCAFile != "" {
+		pem, err := os.ReadFile(c.RaftTLSCAFile)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read QUEEN_RAFT_TLS_CA: %w", err)
+		}
+		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(pem) {
+			return nil, nil, fmt.Errorf("QUEEN_RAFT_TLS_CA=%q: no certificate in it", c.RaftTLSCAFile)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.stopTLS = cancel
+	go certificate.Watch(ctx)
+	server, client = peer.TLS(certificate.Current, roots)
+	return server, client, nil
+}
+
+// form brings the node to its cluster; for a first start of several that waits for all of them.
+func (p *raftPort) form(ctx context.Context, log zerolog.Logger) (err error) {
+	options := formation.Options{
+		Self: uint64(p.config.RaftNodeID), Join: p.config.RaftJoin, Identity: p.identity, Admin: p.admin,
+		Interval: formation.DefaultInterval, Clock: raftlog.SystemClock{}, Logger: log, Faults: faultPoints(p.config.TestFaults),
+	}
+	for _, row := range p.config.RaftPeers {
+		options.Peers = append(options.Peers, formation.Peer{ID: uint64(row.ID), Raft: row.RaftAddress, HTTP: row.HTTPAddress})
+	}
+	p.outcome, err = formation.Run(ctx, options)
+	return err
+}
+
+// apply fills in what the log needs to know of the others.
+func (p *raftPort) apply(o *raftlog.Options) {
+	if p.network == nil {
+		return
+	}
+	self, _ := p.config.Self()
+	o.Network, o.Address = groupPort{p.network}, self.RaftAddress
+	o.Join = p.outcome.Kind == formation.Join || p.outcome.Record == nil
+	if p.outcome.Record != nil {
+		for _, member := range p.outcome.Record.Members {
+			o.Voters = append(o.Voters, raftlog.Voter{ID: member.NodeID, Address: member.Raft})
+		}
+	}
+}
+
+// began records that the log exists: from now on a missing one is damage.
+func (p *raftPort) began(log *raftlog.Node) error {
+	p.log.Store(log)
+	if p.identity.Current().Began {
+		return nil
+	}
+	return p.identity.Update(func(i *identity.Identity) { i.Began = true })
+}
+
+// hello is what this node says of itself in a handshake.
+func (p *raftPort) hello() peer.Hello {
+	self, _ := p.config.Self()
+	h := peer.Hello{
+		Kinds: version.Format, ClusterVersion: version.Format, Groups: p.config.RaftGroups,
+		Raft: self.RaftAddress, HTTP: self.HTTPAddress, Version: version.Get().Version, Settings: sharedSettings(p.config),
+	}
+	h.Identify(p.identity.Current())
+	if log := p.log.Load(); log != nil {
+		h.CurrentTerm, h.LastLogIndex, h.LastLogTerm = log.Position()
+	}
+	return h
+}
+
+// addresses returns where a node may be: as the membership says, then as QUEEN_RAFT_PEERS does (cluster 3.3).
+func (p *raftPort) addresses(id uint64) []string {
+	var found []string
+	if log := p.log.Load(); log != nil {
+		if address := log.MemberAddress(id); address != "" {
+			found = append(found, address)
+		}
+	}
+	for _, row := range p.config.RaftPeers {
+		if uint64(row.ID) == id && (len(found) == 0 || found[0] != row.RaftAddress) {
+			found = append(found, row.RaftAddress)
+		}
+	}
+	return found
+}
+
+func (p *raftPort) judge(remote peer.Hello, connected []string) peer.Verdict {
+	self := p.hello()
+	return peer.Judge(&self, &remote, &peer.View{ClusterVersion: self.ClusterVersion, Connected: connected})
+}
+
+func (p *raftPort) close() error {
+	if p.stopTLS != nil {
+		p.stopTLS()
+	}
+	if p.network == nil {
+		return nil
+	}
+	return p.network.Close()
+}
+
+// sharedNames are the settings that change results and are compared in the handshake (cluster 1.1.10).
+var sharedNames = []string{"QUEEN_RAFT_GROUPS", "QUEEN_RAFT_REQUEST_ID_WINDOW_S", "QUEEN_RAFT_TXN_WINDOW_MIN_S",
+	"QUEEN_RAFT_MAX_CLOCK_SKEW_MS", "QUEEN_TENANT_GROUPS", "QUEEN_RAFT_ENTRY_MAX_BYTES", "QUEEN_KV_MAX_VALUE_BYTES",
+	"QUEEN_KV_MAX_READ_BYTES"}
+
+func sharedSettings(c *config.Config) map[string]string {
+	values := map[string]string{}
+	for _, setting := range c.Settings() {
+		for _, name := range sharedNames {
+			if setting.Name == name {
+				values[name] = setting.Value
+			}
+		}
+	}
+	return values
+}
+
+// groupPort shows the raft port to a group in the words of its log.
+type groupPort struct{ network *peer.Network }
+
+// Dial implements raftlog.Network.
+func (g groupPort) Dial(ctx context.Context, node uint64, purpose raftlog.Purpose) (net.Conn, error) {
+	conn, err := g.network.Dial(ctx, node, peer.Purpose(purpose), 0)
+	if err != nil {
+		return nil, err // not a nil *peer.Conn in an interface
+	}
+	return conn, nil
+}
+
+// Handle implements raftlog.Network.
+func (g groupPort) Handle(purpose raftlog.Purpose, serve func(from uint64, conn net.Conn)) {
+	if serve == nil {
+		g.network.Handle(peer.Purpose(purpose), nil)
+		return
+	}
+	g.network.Handle(peer.Purpose(purpose), func(conn *peer.Conn) { serve(conn.Remote.NodeID, conn) })
+}
