@@ -13,7 +13,7 @@ import (
 // caller's fields: what is not proved yet decides nothing.
 func (n *Network) accept(raw net.Conn) (*Conn, func(*Conn), error) {
 	address := raw.RemoteAddr().String()
-	if err := raw.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+	if err := raw.SetDeadline(time.Now().Add(n.options.handshake)); err != nil {
 		return nil, nil, fmt.Errorf("limit handshake: %w", err)
 	}
 	channel, err := n.secureAccepted(raw)

@@ -22,9 +22,9 @@ func (n *Network) Dial(ctx context.Context, id uint64, purpose Purpose, group in
 	defer context.AfterFunc(n.ctx, cancel)()
 	var failures []error
 	for i, address := range addresses {
-		limit := handshakeTimeout
+		limit := n.options.handshake
 		if i < len(addresses)-1 {
-			limit = addressTimeout
+			limit = n.options.address
 		}
 		conn, err := n.dialAddress(ctx, call{id: id, address: address, purpose: purpose, group: group, limit: limit})
 		if err == nil {
@@ -109,7 +109,7 @@ func (n *Network) dialWith(ctx context.Context, c call, token []byte) (*Conn, er
 
 // initiate is the initiator's side of the handshake (cluster 2.4).
 func (n *Network) initiate(ctx context.Context, raw net.Conn, c call, token []byte) (*Conn, error) {
-	if err := raw.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+	if err := raw.SetDeadline(time.Now().Add(n.options.handshake)); err != nil {
 		return nil, fmt.Errorf("limit handshake: %w", err)
 	}
 	self := n.options.Hello()

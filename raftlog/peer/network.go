@@ -43,7 +43,7 @@ type Network struct {
 
 // Listen opens the raft port.
 func Listen(options Options) (*Network, error) {
-	if err := options.validate(); err != nil {
+	if err := options.complete(); err != nil {
 		return nil, fmt.Errorf("open raft port: %w", err)
 	}
 	n := &Network{

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"time"
@@ -58,9 +59,14 @@ type Options struct {
 	Clock Clock
 	// Logger receives the lines of cluster 2.4.
 	Logger zerolog.Logger
+	// handshake and address are handshakeTimeout and addressTimeout, except in tests.
+	handshake, address time.Duration
 }
 
-func (o *Options) validate() error {
+// complete fills in the limits and returns an error that names every option that is missing.
+func (o *Options) complete() error {
+	o.handshake = cmp.Or(o.handshake, handshakeTimeout)
+	o.address = cmp.Or(o.address, addressTimeout)
 	var problems []error
 	require := func(ok bool, text string) {
 		if !ok {
