@@ -17,7 +17,8 @@
 // Why there is at most one cluster: a record is made only by the lowest id of a list after every listed node has answered
 // empty with that same list. Two records of different lists would need one node with two lists. Two records of one list
 // would need the same maker twice; it writes the record before it sends it, so it is empty again only under another
-// incarnation, and then either a node with the first record answers (1, 2) or is missing (3), or nobody has it.
+// incarnation, and then either a node with the first record answers (1, 2) or is missing (3), or nobody has it. Nobody gets
+// it later: a record that was sent is taken only from the incarnation of its maker that has asked last.
 //
 // A node takes a record only while it is empty, and only one that names its own incarnation: such a record was made after
 // this directory had answered empty. The record lies in identity.json, beside the cluster id: a node is formed with the

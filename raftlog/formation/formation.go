@@ -85,18 +85,19 @@ type formation struct {
 	// taken is told when a record has been taken.
 	taken    chan struct{}
 	warnings warnings
-	// taking is held while a record is compared with the identity and written.
-	taking sync.Mutex
+
+	// mu is held while a record is compared with the identity and written, and while the question of another node is
+	// answered: an answer is from before a record was taken, or from after it.
+	mu sync.Mutex
+	// asked are the incarnations of the nodes that were answered last. A record of an earlier incarnation of its maker, still
+	// on its way, must not come after that answer: the maker's later one may make a record from it.
+	asked map[uint64]string
 }
 
 // Run brings a node to its cluster, as the package's description says. An empty directory returns when it is formed or
 // joins, or when ctx ends. Other nodes' questions are answered from then on, also after Run has returned.
 func Run(ctx context.Context, options Options) (Outcome, error) {
-	f := &formation{Options: options, taken: make(chan struct{}, 1)}
-	f.Peers = sorted(f.Peers)
-	if f.Faults == nil {
-		f.Faults = func(string) {}
-	}
+	f := prepare(options)
 	if f.Admin != nil {
 		f.Admin.Handle(kindState, f.answerState)
 		f.Admin.Handle(kindForm, f.answerForm)
@@ -115,6 +116,15 @@ func Run(ctx context.Context, options Options) (Outcome, error) {
 		return outcome, nil
 	}
 	return f.rounds(ctx)
+}
+
+func prepare(options Options) *formation {
+	f := &formation{Options: options, taken: make(chan struct{}, 1), asked: map[uint64]string{}}
+	f.Peers = sorted(f.Peers)
+	if f.Faults == nil {
+		f.Faults = func(string) {}
+	}
+	return f
 }
 
 // alone tells whether no other node is listed.
@@ -157,7 +167,11 @@ func (f *formation) rounds(ctx context.Context) (Outcome, error) {
 		case decided.action == join || self.Joins:
 			return f.joins(decided.found), nil
 		case decided.action == form:
-			if err := f.make(ctx, answers); err != nil {
+			record := f.record(answers)
+			if err := f.take(record); err != nil {
+				return Outcome{}, err
+			}
+			if err := f.send(ctx, record); err != nil {
 				return Outcome{}, err
 			}
 		default:
@@ -247,12 +261,8 @@ func (f *formation) record(answers map[uint64]state) *identity.Formation {
 	return record
 }
 
-// make makes the record of a group, takes it and sends it. Who does not get it here asks for it.
-func (f *formation) make(ctx context.Context, answers map[uint64]state) error {
-	record := f.record(answers)
-	if err := f.take(record); err != nil {
-		return err
-	}
+// send sends the record to the others. Who does not get it here asks for it.
+func (f *formation) send(ctx context.Context, record *identity.Formation) error {
 	body, err := json.Marshal(record)
 	if err != nil {
 		return fmt.Errorf("encode formation record: %w", err)
@@ -276,13 +286,18 @@ func (f *formation) make(ctx context.Context, answers map[uint64]state) error {
 var (
 	errNotEmpty   = errors.New("this node belongs to a cluster already")
 	errNotForThis = errors.New("the formation record is not for this directory")
+	errOutdated   = errors.New("the formation record is not of the one who has asked last")
 	errRecord     = errors.New("the formation record is malformed")
 )
 
 // take makes this node a first member, durably. Taking the same record again changes nothing.
 func (f *formation) take(record *identity.Formation) error {
-	f.taking.Lock()
-	defer f.taking.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.takeLocked(record)
+}
+
+func (f *formation) takeLocked(record *identity.Formation) error {
 	current := f.Identity.Current()
 	if member, found := record.Member(f.Self); !found || member.Incarnation != current.Incarnation {
 		return fmt.Errorf("%w: its incarnation is %s", errNotForThis, current.Incarnation)
@@ -292,8 +307,7 @@ func (f *formation) take(record *identity.Formation) error {
 	}
 	refused := false
 	err := f.Identity.Update(func(i *identity.Identity) {
-		if i.ClusterID != "" || i.Began {
-			refused = true
+		if refused = i.ClusterID != "" || i.Began; refused {
 			return
 		}
 		i.ClusterID, i.ClusterEpoch, i.Formation = record.ClusterID, record.ClusterEpoch, record
@@ -302,7 +316,7 @@ func (f *formation) take(record *identity.Formation) error {
 		return fmt.Errorf("take formation record: %w", err)
 	}
 	if refused {
-		return fmt.Errorf("%w: %s", errNotEmpty, current.ClusterID)
+		return fmt.Errorf("%w: %q", errNotEmpty, current.ClusterID)
 	}
 	f.Logger.Info().Uint64("node", f.Self).Str("clusterId", record.ClusterID).Int("voters", len(record.Members)).
 		Msg("raft: cluster formed")
@@ -330,6 +344,9 @@ func check(record *identity.Formation) error {
 
 // answerState tells another node who this one is. The record goes to whom it names only.
 func (f *formation) answerState(remote peer.Hello, _ []byte) ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked[remote.NodeID] = remote.Incarnation
 	answer := f.state()
 	record := f.Identity.Current().Formation
 	if record != nil && names(record, &state{NodeID: remote.NodeID, Incarnation: remote.Incarnation}) {
@@ -338,8 +355,8 @@ func (f *formation) answerState(remote peer.Hello, _ []byte) ([]byte, error) {
 	return json.Marshal(answer)
 }
 
-// answerForm takes the record that the lowest id has made.
-func (f *formation) answerForm(_ peer.Hello, body []byte) ([]byte, error) {
+// answerForm takes the record that the lowest id has made and sent.
+func (f *formation) answerForm(remote peer.Hello, body []byte) ([]byte, error) {
 	var record identity.Formation
 	if err := json.Unmarshal(body, &record); err != nil {
 		return nil, fmt.Errorf("%w: %w", errRecord, err)
@@ -347,5 +364,11 @@ func (f *formation) answerForm(_ peer.Hello, body []byte) ([]byte, error) {
 	if err := check(&record); err != nil {
 		return nil, err
 	}
-	return nil, f.take(&record)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last := f.asked[remote.NodeID]
+	if maker := record.Members[0]; maker.NodeID != remote.NodeID || maker.Incarnation != last {
+		return nil, fmt.Errorf("%w: node %d has asked as %s since", errOutdated, remote.NodeID, last)
+	}
+	return nil, f.takeLocked(&record)
 }

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,9 @@ func (n *Network) accept(raw net.Conn) (*Conn, func(*Conn), error) {
 	channel, err := n.secureAccepted(raw)
 	if err != nil {
 		if isTLSFailure(err) {
+			if header := (tls.RecordHeaderError{}); errors.As(err, &header) {
+				refuseWith(raw, ReasonTLS) // the caller speaks in clear, and so understands this
+			}
 			linger(raw)
 		}
 		return nil, nil, n.failedTLS(&refusal{address: address, cause: err}, isTLSFailure(err))

@@ -142,6 +142,9 @@ func (n *Network) initiate(ctx context.Context, raw net.Conn, c call, token []by
 	if err != nil {
 		return nil, fmt.Errorf("read challenge: %w", err)
 	}
+	if early, err := decodeAnswer(challenge, kindRefused); err == nil && early.Code == ReasonTLS {
+		return nil, byPeer(ReasonTLS, errors.New("the peer has TLS on its raft port, this node has not"))
+	}
 	greeting, err := decodeOpening(challenge, kindChallenge)
 	if err != nil {
 		return nil, err
