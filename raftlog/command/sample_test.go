@@ -119,6 +119,15 @@ func drawValue(t *rapid.T, v reflect.Value) {
 	case *OptionKey:
 		*group = OptionKey(rapid.Uint8Range(1, uint8(OptionRetentionSinkHoldMaxSeconds)).Draw(t, "option"))
 		return
+	case *AckError:
+		*group = AckError(rapid.Uint8Max(uint8(AckTooManyDeadLetters)).Draw(t, "error"))
+		return
+	case *ReplayOutcome:
+		*group = ReplayOutcome(rapid.Uint8Max(uint8(ReplayInClear)).Draw(t, "outcome"))
+		return
+	case *int: // of results, where they count something
+		*group = rapid.IntMin(0).Draw(t, "count")
+		return
 	}
 	switch v.Kind() {
 	case reflect.Struct:
@@ -133,6 +142,11 @@ func drawValue(t *rapid.T, v reflect.Value) {
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
 		for i := range n {
 			drawValue(t, v.Index(i))
+		}
+	case reflect.Pointer:
+		if rapid.Bool().Draw(t, "present") {
+			v.Set(reflect.New(v.Type().Elem()))
+			drawValue(t, v.Elem())
 		}
 	case reflect.Array:
 		for i := range v.Len() {
