@@ -12,6 +12,7 @@ import (
 	"queen/actors/machine/catalog"
 	"queen/actors/machine/cursor"
 	"queen/actors/machine/lease"
+	window "queen/actors/machine/outcome"
 	"queen/actors/machine/partition"
 	"queen/raftlog/command"
 	"queen/store"
@@ -32,8 +33,7 @@ type apply struct {
 	observer Observer
 	log      zerolog.Logger
 
-	// origin is that of this node's requests; settled tells the log that one of them is applied.
-	origin  uint64
+	// settled tells the log that a request of this node is applied.
 	settled func(command.RequestID)
 
 	catalog     *Handle
@@ -42,6 +42,8 @@ type apply struct {
 	groups      *groups
 	deadLetters *Handle
 	traces      *Handle
+	// outcomes is the request-id window (I9); nil until it has been loaded again after an entry that was abandoned.
+	outcomes *window.Window
 
 	holds cursor.Holds
 	// lastStamp is the greatest stamp of the entries before the one in execution.
@@ -113,6 +115,9 @@ func (a *apply) abandon() {
 	}
 	a.batch.Discard()
 	a.batch = nil
+	if a.outcomes != nil && a.outcomes.Unfinished() {
+		a.outcomes = nil
+	}
 	for _, handle := range a.touched {
 		handle.Reset()
 	}
@@ -130,24 +135,28 @@ func (a *apply) entry(index, term uint64, data []byte) error {
 	a.stored = make([]storedAppend, 0, len(a.stored)) // the committer has that of the entry before
 	clear(a.publish)
 	a.commands = len(entry.Items)
-	results := make([]command.Result, len(entry.Items))
+	if err := a.beginOutcomes(index); err != nil {
+		return fmt.Errorf("apply entry %d: %w: %w", index, ErrApplyFailed, err)
+	}
+	done := executed{entry: &entry, results: make([]command.Result, len(entry.Items))}
 	for i := range entry.Items {
 		a.now = entry.Header.StampMicros + uint64(i)
 		a.system.chaos.begin()
-		if results[i], err = a.command(entry.Items[i].Command); err != nil {
+		if err := a.once(&done, i); err != nil {
 			return fmt.Errorf("apply command %d of entry %d: %w: %w", i, index, ErrApplyFailed, err)
 		}
 	}
 	a.lastStamp = max(a.lastStamp, a.now)
 	a.batch.Put(stampKey, binary.BigEndian.AppendUint64(nil, a.lastStamp))
-	a.handOver(&entry, results)
+	a.finishOutcomes()
+	a.handOver(&done)
 	return nil
 }
 
 // handOver gives the batch of the entry to the store. Only what can be read is told: groups and readers are woken, then
 // requests answered, when the store has committed it. So a group that becomes active meanwhile finds the messages with
 // its scan, and nobody who has an answer misses what it promises.
-func (a *apply) handOver(entry *command.Entry, results []command.Result) {
+func (a *apply) handOver(done *executed) {
 	batch, stored, after := a.batch, a.stored, a.after
 	committed := make(chan error, 1)
 	a.batch, a.committed = nil, committed
@@ -162,13 +171,7 @@ func (a *apply) handOver(entry *command.Entry, results []command.Result) {
 			f()
 		}
 		a.observer.StoreWritten(time.Since(handed))
-		for i := range entry.Items {
-			a.observer.Applied(entry.Header.StampMicros, entry.Items[i].Command, results[i])
-			a.pending.resolve(entry.Items[i].Request, results[i])
-			if entry.Items[i].Request.Origin == a.origin {
-				a.settled(entry.Items[i].Request)
-			}
-		}
+		done.publish(a.observer, a.pending, a.settled)
 	})
 }
 
@@ -195,7 +198,7 @@ func (a *apply) command(c command.Command) (command.Result, error) {
 		stored, after, touched := len(a.stored), len(a.after), len(a.touched)
 		var result command.Result
 		if result, err = a.execute(c); err == nil {
-			if err = a.batch.Overflow(); err == nil {
+			if err = a.overflow(); err == nil {
 				err = a.publishCatalog()
 			}
 		}
@@ -284,6 +287,7 @@ func (a *apply) termStart(c *command.TermStart) (command.Result, error) {
 	})
 	a.publishHolds()
 	a.batch.Put(holdsKey, a.holds.AppendTo(nil))
+	a.outcomes.BeginTerm(a.batch)
 	return command.Done{}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"queen/actors/machine/catalog"
 	"queen/actors/machine/cursor"
+	window "queen/actors/machine/outcome"
 	"queen/actors/machine/trace"
 	"queen/raftlog/command"
 	"queen/store"
@@ -101,10 +102,8 @@ type Broker struct {
 	parked    atomic.Int64
 	arrivals  arrivals
 
-	log      Log
-	started  atomic.Bool // log may be used
-	origin   uint64
-	sequence atomic.Uint64
+	log     Log
+	started atomic.Bool // log may be used
 
 	stop    context.CancelFunc
 	stopped context.Context
@@ -118,20 +117,19 @@ func NewBroker(c Config) (*Broker, error) {
 	if c.Observer == nil {
 		c.Observer = unobserved{}
 	}
-	b := &Broker{config: c, store: c.Store, logger: c.Log, directory: newDirectory(), pending: newPending(),
-		scanSlots: make(chan struct{}, scansAtOnce)}
+	var origin [8]byte
+	if _, err := rand.Read(origin[:]); err != nil {
+		return nil, fmt.Errorf("draw request origin: %w", err)
+	}
+	b := &Broker{config: c, store: c.Store, logger: c.Log, directory: newDirectory(),
+		pending: newPending(binary.BigEndian.Uint64(origin[:])), scanSlots: make(chan struct{}, scansAtOnce)}
 	b.system = NewSystem(c.Log)
 	b.groups = newGroups(b.system)
 	b.stopped, b.stop = context.WithCancel(context.Background())
-	var seed [8]byte
-	if _, err := rand.Read(seed[:]); err != nil {
-		return nil, fmt.Errorf("draw request origin: %w", err)
-	}
-	b.origin = binary.BigEndian.Uint64(seed[:])
 	b.machine = &apply{
 		store: c.Store, system: b.system, directory: b.directory, pending: b.pending, log: c.Log,
 		leases: map[uint64]*Handle{}, groups: b.groups, arrivals: &b.arrivals, rescan: b.rescan, observer: c.Observer,
-		partitions: newPartitions(b.system, partitionsActive), origin: b.origin, settled: b.settled,
+		partitions: newPartitions(b.system, partitionsActive), settled: b.settled,
 	}
 	b.machine.catalog = b.system.Spawn(KindCatalog, func() Behavior {
 		return &holder[*catalog.Machine]{load: func(r store.Reader) (*catalog.Machine, error) { return catalog.Load(r) }}
@@ -167,6 +165,9 @@ func (b *Broker) load() error {
 		}
 	}
 	b.machine.publishHolds()
+	if b.machine.outcomes, err = window.Load(view); err != nil {
+		return fmt.Errorf("load outcomes: %w", err)
+	}
 	b.machine.lastStamp, err = b.LastStampMicros()
 	return err
 }
@@ -308,26 +309,41 @@ func (b *Broker) Execute(deadline time.Time, c command.Command) (command.Result,
 
 // submit proposes; the outcome arrives in done, which has room for it.
 func (b *Broker) submit(p Proposal, done chan outcome) command.RequestID {
-	p.Item.Request = b.nextRequest()
 	p.Keys, p.Bytes = weigh(p.Item.Command)
-	id := p.Item.Request
-	b.pending.add(id, func(result command.Result) { done <- outcome{result: result} })
-	p.Dropped = func(reason error) { b.drop(id, reason, done) }
-	if err := b.log.Propose(p); err != nil {
-		b.drop(id, err, done)
-	}
-	return id
-}
-
-// drop reports a command that will not be applied, unless its result has come all the same.
-func (b *Broker) drop(id command.RequestID, reason error, done chan outcome) {
-	if b.pending.remove(id) {
+	return b.propose(p, func(result command.Result) { done <- outcome{result: result} }, func(reason error) {
 		done <- outcome{err: reason}
-	}
+	})
 }
 
-func (b *Broker) nextRequest() command.RequestID {
-	return command.RequestID{Origin: b.origin, Sequence: b.sequence.Add(1)}
+// propose gives a command its request id and hands it to the log. Either applied is called with the result, or dropped with
+// the reason, or neither when the request is taken out of pending before.
+func (b *Broker) propose(p Proposal, applied func(command.Result), dropped func(error)) command.RequestID {
+	if err := b.identify(&p, applied, dropped); err != nil {
+		dropped(err)
+		return command.RequestID{}
+	}
+	if err := b.log.Propose(p); err != nil {
+		p.Dropped(err)
+	}
+	return p.Item.Request
+}
+
+// identify makes a request of a command that is to be proposed. The log asks Gone before it proposes the command, and before
+// it does so again: one that has been answered or given up in the meantime must not be.
+func (b *Broker) identify(p *Proposal, applied func(command.Result), dropped func(error)) error {
+	id, answeredBelow, err := b.pending.open(applied)
+	if err != nil {
+		return err
+	}
+	p.Item.Request, p.Item.AnsweredBelow = id, answeredBelow
+	gone := p.Gone
+	p.Gone = func() bool { return !b.pending.worthProposing(id) || gone != nil && gone() }
+	p.Dropped = func(reason error) {
+		if b.pending.remove(id) {
+			dropped(reason)
+		}
+	}
+	return nil
 }
 
 func (b *Broker) await(id command.RequestID, deadline time.Time, done chan outcome) (command.Result, error) {

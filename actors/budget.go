@@ -2,6 +2,7 @@ package actors
 
 import (
 	"queen/actors/machine/deadletter"
+	window "queen/actors/machine/outcome"
 	"queen/actors/machine/trace"
 	"queen/raftlog/command"
 	"queen/store"
@@ -12,13 +13,18 @@ import (
 // at what the batch holds so far and refuses or postpones the rest. Both are functions of the log alone.
 const (
 	// MaxEntryKeys and MaxEntryStateBytes are what the commands of an entry may write by their estimates.
-	MaxEntryKeys       = store.MaxBatchKeys * 7 / 8
-	MaxEntryStateBytes = store.MaxBatchBytes * 7 / 8
+	MaxEntryKeys       = store.MaxBatchKeys*7/8 - endKeys
+	MaxEntryStateBytes = store.MaxBatchBytes*7/8 - endBytes
 	// unforeseenKeys, unforeseenBytes and unforeseenChunkBytes bound the batch up to which apply lets commands write what
 	// their estimates leave out: dead letters, and hashes that retention moves.
-	unforeseenKeys       = store.MaxBatchKeys * 15 / 16
-	unforeseenBytes      = store.MaxBatchBytes * 15 / 16
-	unforeseenChunkBytes = store.MaxBlockBytes - 2<<20
+	unforeseenKeys       = store.MaxBatchKeys*15/16 - endKeys
+	unforeseenBytes      = store.MaxBatchBytes*15/16 - endBytes
+	unforeseenChunkBytes = store.MaxBlockBytes - 2<<20 - endChunkBytes
+	// endKeys, endBytes and endChunkBytes are left to what is written when the commands of an entry are done: the outcomes of
+	// their requests, and the last stamp.
+	endKeys       = window.MaxKeys + 1
+	endBytes      = window.MaxBytes + rowBytes
+	endChunkBytes = window.LeastRoomBytes + chunkOverheadBytes
 )
 
 // fits tells whether the batch has room for something that no estimate has foreseen.

@@ -85,20 +85,25 @@ func (s *scene) do(commands ...command.Command) (results []string, err error) {
 	e := &command.Entry{Header: command.Header{
 		StampMicros: s.now, Seed: uuid.UUID{byte(s.index)}, Settings: command.Settings{PartitionCleanupDays: s.days},
 	}}
-	l := &logged{index: s.index, term: 1, first: s.sequence, count: len(commands)}
-	for i, c := range commands {
+	for _, c := range commands {
 		e.Items = append(e.Items, command.Item{
-			Request: command.RequestID{Origin: testOrigin, Sequence: l.first + uint64(i)}, Command: c,
+			Request: command.RequestID{Origin: testOrigin, Sequence: s.sequence}, AnsweredBelow: s.sequence, Command: c,
 		})
+		s.sequence++
 	}
-	s.sequence += uint64(len(commands))
-	l.data = command.EncodeEntry(e)
+	return s.entry(e)
+}
+
+// entry applies an entry that has its header and its requests.
+func (s *scene) entry(e *command.Entry) (results []string, err error) {
+	s.t.Helper()
+	l := newLogged(s.index, 1, e)
 	if err := s.apply(l); err != nil {
 		return nil, err
 	}
 	s.flush()
-	for i := range commands {
-		results = append(results, s.results[l.first+uint64(i)])
+	for _, id := range l.requests {
+		results = append(results, s.results[answered{l.index, id}])
 	}
 	return results, nil
 }

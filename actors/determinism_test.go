@@ -9,15 +9,20 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"queen/raftlog/command"
 )
 
 // recording is a log with what applying it straight gave.
 type recording struct {
 	seed    uint64
 	entries []logged
-	results map[uint64]string
+	results map[answered]string
 	hash    [32]byte
 	dump    string
+	// outcomes are the rows of the request-id window, reached counts what happened to them.
+	outcomes string
+	reached  modelReached
 	// addresses are where the traces are.
 	addresses []traceAddress
 }
@@ -63,31 +68,35 @@ func record(t *testing.T, seed uint64, commands int) *recording {
 		m.mustApply(l)
 		m.flush()
 		r.entries = append(r.entries, *l)
-		want := state.entry(e, l.term)
+		want := state.entry(e, l.index, l.term)
 		g.learn(e, want)
 		for i := range want {
-			if _, skip := want[i].(notModelled); skip {
+			if _, skip := want[i].(notModelled); skip || l.requests[i] == (command.RequestID{}) {
 				continue
 			}
-			if got := m.results[l.first+uint64(i)]; got != canonical(want[i]) {
+			if got := m.results[answered{l.index, l.requests[i]}]; got != canonical(want[i]) {
 				t.Fatalf("seed %d, entry %d, command %d at %d: %T%+v\n got %s\nwant %s", seed, l.index, i,
 					e.Header.StampMicros+uint64(i), e.Items[i].Command, e.Items[i].Command, got, canonical(want[i]))
 			}
 		}
-		commands -= l.count
+		commands -= len(e.Items)
 	}
 	r.results, r.hash, r.addresses = m.results, m.stateHash(), state.addresses()
-	r.dump = m.dump(r.addresses...)
+	r.dump, r.outcomes = m.dump(r.addresses...), m.dumpOutcomes()
 	if want := state.dump(); r.dump != want {
 		t.Fatalf("seed %d: the state differs from the model's:\n%s", seed, difference(r.dump, want))
 	}
+	if want := state.outcomes.dump(); r.outcomes != want {
+		t.Fatalf("seed %d: the outcomes differ from the model's:\n%s", seed, difference(r.outcomes, want))
+	}
+	r.reached = state.outcomes.reached
 	kinds := make([]string, 0, len(g.kinds))
 	for kind, n := range g.kinds {
 		kinds = append(kinds, fmt.Sprintf("%s %d", kind, n))
 	}
 	slices.SortFunc(kinds, cmp.Compare[string])
-	t.Logf("seed %d: %d entries, %v, %d partitions, %d letters left, now +%d s", seed, len(r.entries), kinds,
-		len(state.partitions), len(state.letters), (g.now-generatedEpoch)/modelSecond)
+	t.Logf("seed %d: %d entries, %v, %d partitions, %d letters left, requests %+v, now +%d s", seed, len(r.entries), kinds,
+		len(state.partitions), len(state.letters), r.reached, (g.now-generatedEpoch)/modelSecond)
 	return r
 }
 
@@ -106,7 +115,7 @@ var outcomes = [...]struct{ kind, part string }{
 	{"DeadLetterDeleteResult", `"Deleted":1`}, {"RetainResult", `"Appends":1`}, {"RetainResult", `"More":[`},
 	{"SweepResult", `"More":true`}, {"SweepResult", `"More":false`}, {"MoveChunksResult", `"Bytes":0`}, {"MoveChunksResult", `"More":true`},
 	{"DeleteQueueResult", "true"}, {"DeleteGroupResult", `"MetadataDeleted":true`}, {"SeekResult", `"Updated":1`},
-	{"ChangeSubscriptionResult", `"Updated":1`}, {"TraceResult", `"Foreign":true`}, {"TraceSweepResult", `"More":true`},
+	{"ChangeSubscriptionResult", `"Updated":1`}, {"Refusal", "outcome_unknown"}, {"TraceResult", `"Foreign":true`}, {"TraceSweepResult", `"More":true`},
 }
 
 // mustReach fails when the log has not led to one of the outcomes.
@@ -123,17 +132,24 @@ func (r *recording) mustReach(t *testing.T) {
 			t.Errorf("seed %d: no %s of the log has %s", r.seed, outcome.kind, outcome.part)
 		}
 	}
+	reached := r.reached
+	if min(reached.repeated, reached.repeatedInEntry, reached.answered, reached.unwanted, reached.old, reached.left) == 0 {
+		t.Errorf("seed %d: something has never happened to a request: %+v", r.seed, reached)
+	}
 }
 
 // same compares another run over the same log with the recording.
 func (r *recording) same(t *testing.T, m *machine) {
 	t.Helper()
-	for sequence, want := range r.results {
-		if got := m.results[sequence]; got != want {
-			t.Fatalf("seed %d: request %d\n got %s\nwant %s", r.seed, sequence, got, want)
+	for request, want := range r.results {
+		if got := m.results[request]; got != want {
+			t.Fatalf("seed %d: request %+v\n got %s\nwant %s", r.seed, request, got, want)
 		}
 	}
 	if m.stateHash() != r.hash {
+		if outcomes := m.dumpOutcomes(); outcomes != r.outcomes {
+			t.Fatalf("seed %d: the outcomes differ:\n%s", r.seed, difference(outcomes, r.outcomes))
+		}
 		if dump := m.dump(r.addresses...); dump != r.dump {
 			t.Fatalf("seed %d: the state differs:\n%s", r.seed, difference(dump, r.dump))
 		}

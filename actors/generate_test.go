@@ -17,11 +17,10 @@ type generator struct {
 	now    uint64
 	index  uint64
 	term   uint64
-	// sequence is that of the next request.
-	sequence uint64
-	txids    uint64
-	claims   []generatedClaim
-	kinds    map[string]int
+	nodes  generatedNodes
+	txids  uint64
+	claims []generatedClaim
+	kinds  map[string]int
 }
 
 // generatedClaim is a claim whose result is known.
@@ -43,7 +42,7 @@ var generatedTenants = []command.Tenant{command.DefaultTenant, uuid.MustParse("0
 
 func newGenerator(seed uint64, m *model) *generator {
 	return &generator{
-		random: rand.New(rand.NewPCG(seed, 1)), model: m, now: generatedEpoch, sequence: 1, kinds: map[string]int{},
+		random: rand.New(rand.NewPCG(seed, 1)), model: m, now: generatedEpoch, kinds: map[string]int{},
 	}
 }
 
@@ -74,15 +73,13 @@ func (g *generator) entry(limit int) (*command.Entry, *logged) {
 	count := min(1+g.random.IntN(1+g.random.IntN(60)), limit)
 	if g.index == 1 || g.oneIn(150) {
 		g.term++
-		g.add(e, command.TermStart{Node: 1, HoldMs: pick(g, []uint32{0, 500, 2000})})
+		e.Items = append(e.Items, command.Item{Command: command.TermStart{Node: 1, HoldMs: pick(g, []uint32{0, 500, 2000})}})
 	}
 	for len(e.Items) < count {
-		g.add(e, g.command())
+		g.add(e)
 	}
-	l := &logged{index: g.index, term: g.term, data: command.EncodeEntry(e), first: g.sequence, count: len(e.Items)}
-	g.sequence += uint64(len(e.Items))
 	g.now += uint64(len(e.Items))
-	return e, l
+	return e, newLogged(g.index, g.term, e)
 }
 
 // pass lets time go by: mostly milliseconds, now and then long enough for leases, delays, windows or retention.
@@ -101,19 +98,13 @@ func (g *generator) pass() {
 	g.now += micros
 }
 
-func (g *generator) add(e *command.Entry, c command.Command) {
-	g.kinds[fmt.Sprintf("%T", c)]++
-	e.Items = append(e.Items, command.Item{
-		Request: command.RequestID{Origin: testOrigin, Sequence: g.sequence + uint64(len(e.Items))}, Command: c,
-	})
-}
-
 // learn takes in what the claims of an entry got.
 func (g *generator) learn(e *command.Entry, results []command.Result) {
+	g.nodes.learn(g, e)
 	for i := range e.Items {
 		claim, isClaim := e.Items[i].Command.(command.Claim)
 		result, _ := results[i].(*command.ClaimResult)
-		if !isClaim || len(result.Batches) == 0 {
+		if !isClaim || result == nil || len(result.Batches) == 0 {
 			continue
 		}
 		g.claims = append(g.claims, generatedClaim{claim, result.Batches})

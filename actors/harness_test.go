@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,14 +65,18 @@ type machine struct {
 	dir    string
 	store  *store.Store
 	broker *Broker
-	// results holds the answer to every request, by its sequence, as canonical JSON.
-	results map[uint64]string
+	// results holds the answer to every request, in every entry that has it, as canonical JSON.
+	results map[answered]string
 	closed  bool
+
+	mu sync.Mutex
+	// awaited are the entries that are to answer a request, in their order.
+	awaited map[command.RequestID][]uint64
 }
 
 func newMachine(t testing.TB, dir string) *machine {
 	t.Helper()
-	m := &machine{t: t, dir: dir, results: map[uint64]string{}}
+	m := &machine{t: t, dir: dir, results: map[answered]string{}}
 	m.open()
 	t.Cleanup(m.close)
 	return m
@@ -85,6 +91,7 @@ func (m *machine) open() {
 	}
 	calm(broker)
 	m.broker, m.closed = broker, false
+	m.awaited = map[command.RequestID][]uint64{}
 }
 
 // close stops the actors and closes the store in good order.
@@ -120,20 +127,49 @@ func (m *machine) crash() {
 type logged struct {
 	index, term uint64
 	data        []byte
-	// first is the sequence of the first request, count the number of commands.
-	first uint64
-	count int
+	// requests are the ids of the commands; those without one are zero.
+	requests []command.RequestID
+}
+
+// newLogged encodes an entry.
+func newLogged(index, term uint64, e *command.Entry) *logged {
+	l := &logged{index: index, term: term, data: command.EncodeEntry(e)}
+	for i := range e.Items {
+		l.requests = append(l.requests, e.Items[i].Request)
+	}
+	return l
+}
+
+// answered names the answer that a request gets by an entry.
+type answered struct {
+	index   uint64
+	request command.RequestID
 }
 
 // apply executes an entry. Its results are complete after the next flush.
 func (m *machine) apply(e *logged) error {
-	for i := range uint64(e.count) {
-		sequence := e.first + i
-		m.broker.pending.add(command.RequestID{Origin: testOrigin, Sequence: sequence}, func(result command.Result) {
-			m.results[sequence] = canonical(result)
-		})
+	m.mu.Lock()
+	for _, id := range e.requests {
+		if id != (command.RequestID{}) {
+			m.awaited[id] = append(m.awaited[id], e.index)
+			m.await(id)
+		}
 	}
+	m.mu.Unlock()
 	return m.broker.Apply(e.index, e.term, e.data)
+}
+
+// await waits for the next answer to a request. The lock is held.
+func (m *machine) await(id command.RequestID) {
+	m.broker.pending.add(id, func(result command.Result) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		indexes := m.awaited[id]
+		m.results[answered{indexes[0], id}] = canonical(result)
+		if m.awaited[id] = indexes[1:]; len(indexes) > 1 {
+			m.await(id)
+		}
+	})
 }
 
 func (m *machine) mustApply(e *logged) {
@@ -169,7 +205,7 @@ func (m *machine) stateHash() [32]byte {
 	return hash
 }
 
-// testOrigin is the node that all requests of recorded logs come from.
+// testOrigin is the node that requests come from.
 const testOrigin = 7
 
 // canonical spells a result so that equal results are equal texts: no lists and empty lists are one.
@@ -192,7 +228,7 @@ func copyLive(t testing.TB, from string) string {
 		if err == nil {
 			err = copyTree(from, to)
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
 		if after, listed := listing(from); err == nil && listed == nil && maps.Equal(before, after) {

@@ -20,6 +20,7 @@ type model struct {
 	partitions map[uint64]*modelPartition
 	letters    []*modelLetter
 	traces     []modelTrace // oldest first
+	outcomes   modelOutcomes
 	holds      cursor.Holds
 	lastStamp  uint64
 
@@ -62,20 +63,25 @@ type modelGroup struct {
 func (g *modelGroup) registered() bool { return g.subscription.Mode != command.SubscriptionNone }
 
 func newModel() *model {
-	return &model{queues: map[modelName]*modelQueue{}, byID: map[uint64]*modelQueue{}, partitions: map[uint64]*modelPartition{}}
+	return &model{
+		queues: map[modelName]*modelQueue{}, byID: map[uint64]*modelQueue{}, partitions: map[uint64]*modelPartition{},
+		outcomes: modelOutcomes{below: map[uint64]uint64{}},
+	}
 }
 
 // notModelled is the result of commands that have no effect on what the model knows.
 type notModelled struct{}
 
 // entry executes the commands of an entry.
-func (m *model) entry(e *command.Entry, term uint64) []command.Result {
+func (m *model) entry(e *command.Entry, index, term uint64) []command.Result {
 	results := make([]command.Result, len(e.Items))
 	m.settings, m.seed, m.term = e.Header.Settings, e.Header.Seed, term
+	m.outcomes.begin(index, &e.Header)
 	for i := range e.Items {
 		m.now, m.minted = e.Header.StampMicros+uint64(i), 0
-		results[i] = m.command(e.Items[i].Command)
+		results[i] = m.outcomes.once(&e.Items[i], m.command)
 	}
+	m.outcomes.end()
 	m.lastStamp = max(m.lastStamp, m.now)
 	return results
 }

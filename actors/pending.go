@@ -7,8 +7,10 @@ import (
 )
 
 // pending are the requests of this node that wait for their command to be applied. An entry is found by its id, so no
-// result travels between nodes (architecture 1.5).
+// result travels between nodes (architecture 1.5). A request is in it exactly as long as it is not settled.
 type pending struct {
+	origin uint64
+	issued *issued
 	shards [pendingShards]pendingShard
 }
 
@@ -16,13 +18,21 @@ const pendingShards = 16
 
 type pendingShard struct {
 	mu      sync.Mutex
-	waiting map[command.RequestID]func(command.Result)
+	waiting map[command.RequestID]request
 }
 
-func newPending() *pending {
-	p := &pending{}
+// request is one that waits.
+type request struct {
+	done func(command.Result)
+	// givenUp tells that its command is not worth proposing any more; done deals with a result that comes all the same.
+	givenUp bool
+}
+
+// newPending makes the requests of an origin. Its number is drawn at every start of a node, so that no id comes twice.
+func newPending(origin uint64) *pending {
+	p := &pending{origin: origin, issued: newIssued()}
 	for i := range p.shards {
-		p.shards[i].waiting = map[command.RequestID]func(command.Result){}
+		p.shards[i].waiting = map[command.RequestID]request{}
 	}
 	return p
 }
@@ -31,45 +41,72 @@ func (p *pending) shard(id command.RequestID) *pendingShard {
 	return &p.shards[id.Sequence%pendingShards]
 }
 
-// add registers what is to be called with the result; it must not block. The number of entries is bounded by the number
-// of requests that are being served.
+// open gives a new request its id and registers what is to be called with the result; it must not block. answeredBelow is what
+// the command tells of this node's requests. Every request that is opened must be resolved or removed in the end.
+func (p *pending) open(done func(command.Result)) (id command.RequestID, answeredBelow uint64, err error) {
+	sequence, answeredBelow, err := p.issued.mint()
+	if err != nil {
+		return command.RequestID{}, 0, err
+	}
+	id = command.RequestID{Origin: p.origin, Sequence: sequence}
+	p.add(id, done)
+	return id, answeredBelow, nil
+}
+
+// add registers a request that has its id.
 func (p *pending) add(id command.RequestID, done func(command.Result)) {
 	s := p.shard(id)
 	s.mu.Lock()
-	s.waiting[id] = done
+	s.waiting[id] = request{done: done}
 	s.mu.Unlock()
 }
 
-// remove forgets a request whose caller has gone; false when its result has been handed over already.
-func (p *pending) remove(id command.RequestID) bool {
+// worthProposing tells whether somebody still waits for the outcome of a request. A command that was applied, or given up,
+// must not be proposed again.
+func (p *pending) worthProposing(id command.RequestID) bool {
 	s := p.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, waiting := s.waiting[id]
-	delete(s.waiting, id)
+	r, waiting := s.waiting[id]
+	return waiting && !r.givenUp
+}
+
+// remove forgets a request whose command is dropped or whose caller has gone; false when its result has been handed over
+// already.
+func (p *pending) remove(id command.RequestID) bool {
+	_, waiting := p.take(id)
 	return waiting
 }
 
-// replace changes what is called with the result; false when it has been handed over already.
-func (p *pending) replace(id command.RequestID, done func(command.Result)) bool {
+// giveUp tells that nobody waits for a request any more, except for late, which is called with the result if the command is
+// applied all the same; false when the result has been handed over already.
+func (p *pending) giveUp(id command.RequestID, late func(command.Result)) bool {
 	s := p.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, waiting := s.waiting[id]
 	if waiting {
-		s.waiting[id] = done
+		s.waiting[id] = request{done: late, givenUp: true}
 	}
 	return waiting
 }
 
 // resolve hands a result to whoever waits for it here, at most once.
 func (p *pending) resolve(id command.RequestID, result command.Result) {
-	s := p.shard(id)
-	s.mu.Lock()
-	done := s.waiting[id]
-	delete(s.waiting, id)
-	s.mu.Unlock()
-	if done != nil {
+	if done, waiting := p.take(id); waiting {
 		done(result)
 	}
+}
+
+// take takes a request out, which settles it: whoever is answered next sees that.
+func (p *pending) take(id command.RequestID) (done func(command.Result), waiting bool) {
+	s := p.shard(id)
+	s.mu.Lock()
+	r, waiting := s.waiting[id]
+	delete(s.waiting, id)
+	s.mu.Unlock()
+	if waiting && id.Origin == p.origin {
+		p.issued.settle(id.Sequence)
+	}
+	return r.done, waiting
 }

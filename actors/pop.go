@@ -380,7 +380,7 @@ func (c *popCall) propose(claim *command.Claim) (*command.ClaimResult, error) {
 		return o.claimed()
 	case <-timer.C:
 		// The claim may still be applied: whatever it gets is handed back then.
-		waiting := c.b.pending.replace(id, func(result command.Result) {
+		waiting := c.b.pending.giveUp(id, func(result command.Result) {
 			if r, ok := result.(*command.ClaimResult); ok {
 				c.b.handBack(claim, r)
 			}
@@ -445,10 +445,11 @@ func (b *Broker) handBack(claim *command.Claim, result *command.ClaimResult) {
 		batch := &result.Batches[i]
 		back.Parts[i] = command.HandBackPart{Partition: batch.Partition, FirstOffset: batch.FirstOffset, LastOffset: batch.LastOffset}
 	}
-	// Nobody waits for the outcome: if it cannot be proposed, the lease expires instead.
-	_ = b.log.Propose(Proposal{
-		Item: command.Item{Request: b.nextRequest(), Command: back}, Deadline: time.Now().Add(handBackDeadline), Keys: 2 * len(back.Parts),
-	})
+	// Nobody waits for the outcome: if it cannot be proposed, the lease expires instead. It is pending all the same, so that
+	// it counts as unanswered until it is applied.
+	p := Proposal{Item: command.Item{Command: back}, Deadline: time.Now().Add(handBackDeadline)}
+	p.Keys, p.Bytes = weigh(back)
+	b.propose(p, func(command.Result) {}, func(error) {})
 }
 
 // handBackDeadline bounds how long a hand-back waits for a leader.

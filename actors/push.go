@@ -185,15 +185,17 @@ func (b *Broker) ridersOf(push *command.Push) []Proposal {
 			case err != nil:
 				ride.waiter.lost() // the actor died after it had let the pop go
 			default:
-				riders = append(riders, b.rider(&ride, actor))
+				if rider, ok := b.rider(&ride, actor); ok {
+					riders = append(riders, rider)
+				}
 			}
 		}
 	}
 	return riders
 }
 
-// rider is the claim of a parked pop that rides with a push.
-func (b *Broker) rider(ride *rideRequest, actor *groupActor) Proposal {
+// rider is the claim of a parked pop that rides with a push; ok is false when it cannot be made, and the pop is told so.
+func (b *Broker) rider(ride *rideRequest, actor *groupActor) (p Proposal, ok bool) {
 	w := ride.waiter
 	target := command.ClaimTarget{Partition: ride.id}
 	if ride.id == 0 {
@@ -203,14 +205,14 @@ func (b *Broker) rider(ride *rideRequest, actor *groupActor) Proposal {
 	if ride.autoBatch > 0 {
 		claim.Batch = uint64(ride.autoBatch)
 	}
-	p := Proposal{
-		Item:     command.Item{Request: b.nextRequest(), Command: claim},
+	p = Proposal{
+		Item:     command.Item{Command: claim},
 		Deadline: w.spec.deadline,
-		Gone:     w.spec.gone,
+		Gone:     func() bool { return w.forsaken.Load() || w.spec.gone != nil && w.spec.gone() },
 	}
 	p.Keys, p.Bytes = weigh(claim)
 	answer := offer{kind: offerClaimed, autoPartitions: ride.autoPartitions, autoBatch: ride.autoBatch}
-	b.pending.add(p.Item.Request, func(result command.Result) {
+	applied := func(result command.Result) {
 		answer.result, _ = result.(*command.ClaimResult)
 		w.offers <- answer
 		if !w.forsaken.Load() {
@@ -223,18 +225,18 @@ func (b *Broker) rider(ride *rideRequest, actor *groupActor) Proposal {
 			}
 		default: // the pop has seen it after all
 		}
-	})
-	id := p.Item.Request
-	p.Dropped = func(error) {
-		if !b.pending.remove(id) {
-			return
-		}
+	}
+	dropped := func(error) {
 		if ride.id != 0 {
 			actor.Tell(&giveBack{partitions: []uint64{ride.id}, nowMicros: b.log.Now()})
 		}
 		w.offers <- answer
 	}
-	return p
+	if err := b.identify(&p, applied, dropped); err != nil {
+		dropped(err)
+		return p, false
+	}
+	return p, true
 }
 
 // partitionID looks a partition up by name; 0 when it does not exist here yet.
