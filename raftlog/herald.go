@@ -8,7 +8,7 @@ import (
 )
 
 // herald tells the other nodes of a commit at once when no entry follows that would: their clients wait for it. The library
-// alone tells them with its next message, which it sends every 5 to 10 ms.
+// alone tells them with its next message, and sends one every commitTimeout.
 //
 // It is an empty append that names the last committed entry, so that a follower whose log differs there refuses it.
 type herald struct {
