@@ -4,7 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"runtime/debug"
 	"slices"
+
+	"github.com/dgraph-io/badger/v4"
 )
 
 // A block is the one record that holds all chunks of an entry: version, chunk count, then for each ordinal its offset
@@ -71,6 +74,72 @@ func chunkOf(block []byte, ref ChunkRef) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %s", ErrCorrupt, ref)
 	}
 	return chunk, nil
+}
+
+// checkBlock checks all chunks of a block, and tells visit the checksum and length of each.
+func checkBlock(block []byte, bucket uint32, entry uint64, visit func(sum uint32, bytes int)) (chunks int, err error) {
+	if len(block) < blockHeaderBytes {
+		return 0, fmt.Errorf("%w: block of entry %d in bucket %d has no header", ErrCorrupt, entry, bucket)
+	}
+	count := int(binary.BigEndian.Uint32(block[1:]))
+	for i := range count {
+		ref := ChunkRef{Bucket: bucket, Entry: entry, Ordinal: uint32(i)}
+		at := blockHeaderBytes + blockChunkBytes*i
+		if at+blockChunkBytes > len(block) {
+			return i, fmt.Errorf("%w: block of entry %d in bucket %d ends within its header", ErrCorrupt, entry, bucket)
+		}
+		ref.Bytes = binary.BigEndian.Uint32(block[at+4:])
+		sum := binary.BigEndian.Uint32(block[at+8:])
+		if ref.Bytes == 0 && sum == 0 {
+			continue // reserved and never set
+		}
+		if _, err := chunkOf(block, ref); err != nil {
+			return i, err
+		}
+		visit(sum, int(ref.Bytes))
+	}
+	return count, nil
+}
+
+// visitBlocks visits the blocks of a bucket from an entry on, up to the last one that counts, until visit returns false.
+func (s *buckets) visitBlocks(id uint32, from, last uint64, visit func(entry uint64, block []byte) (bool, error)) error {
+	b, err := s.acquire(id)
+	if err != nil {
+		return err
+	}
+	defer s.release(b)
+	if err := visitBlocks(b.db, from, last, visit); err != nil {
+		return fmt.Errorf("read bucket %d: %w", id, err)
+	}
+	return nil
+}
+
+func visitBlocks(db *badger.DB, from, last uint64, visit func(entry uint64, block []byte) (bool, error)) (err error) {
+	defer recoverFault(debug.SetPanicOnFault(true), &err)
+	it := db.NewTransactionAt(last, false).NewIterator(badger.IteratorOptions{})
+	defer it.Close()
+	goOn := true
+	for it.Seek(blockKey(from)); goOn && it.Valid(); it.Next() {
+		key := it.Item().Key()
+		if len(key) != 8 {
+			return fmt.Errorf("%w: key of %d bytes among blocks", ErrCorrupt, len(key))
+		}
+		entry := binary.BigEndian.Uint64(key)
+		visited := false
+		var visitErr error
+		err := it.Item().Value(func(block []byte) error {
+			visited = true
+			goOn, visitErr = visit(entry, block)
+			return nil
+		})
+		if err != nil && !visited {
+			return fmt.Errorf("%w: block of entry %d: %w", ErrCorrupt, entry, err)
+		}
+		if visitErr != nil {
+			return visitErr
+		}
+	}
+	return nil
 }
 
 // blockKey is the key of an entry's block in its bucket.

@@ -33,9 +33,9 @@ type bucket struct {
 
 const droppingSuffix = ".dropping"
 
-func (s *buckets) path(id uint32) string {
-	return filepath.Join(s.dir, fmt.Sprintf("%08d", id))
-}
+func (s *buckets) path(id uint32) string { return bucketPath(s.dir, id) }
+
+func bucketPath(dir string, id uint32) string { return filepath.Join(dir, fmt.Sprintf("%08d", id)) }
 
 func parseBucketName(name string) (uint32, bool) {
 	id, err := strconv.ParseUint(name, 10, 32)

@@ -24,6 +24,7 @@ type buckets struct {
 	byID    map[uint32]*bucket
 	dirty   map[uint32]struct{} // written since the last durable point
 	dead    []deadBucket        // committed as dropped, by rising index
+	pinned  map[uint32]int      // exports that need the bucket, dead or not
 	tick    uint64
 	current uint32 // where the committer writes
 	closed  bool
@@ -246,6 +247,34 @@ func (s *buckets) noteDropped(b *Batch) {
 	if dropped {
 		s.nudge()
 	}
+}
+
+// pin keeps buckets from being dropped until unpin. The caller holds a view in which they are alive.
+func (s *buckets) pin(ids []uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		s.pinned[id]++
+	}
+}
+
+func (s *buckets) unpin(ids []uint32) {
+	s.mu.Lock()
+	for _, id := range ids {
+		if s.pinned[id]--; s.pinned[id] == 0 {
+			delete(s.pinned, id)
+		}
+	}
+	s.mu.Unlock()
+	s.nudge()
+}
+
+// isSealed says whether the files of a bucket never change again.
+func (s *buckets) isSealed(id uint32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.byID[id]
+	return b != nil && b.sealed
 }
 
 func (s *buckets) nudge() {

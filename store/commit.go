@@ -1,10 +1,6 @@
 package store
 
-import (
-	"fmt"
-
-	"golang.org/x/sys/unix"
-)
+import "fmt"
 
 // Begin starts the batch of one entry; index must be higher than that of every batch before. One goroutine (apply)
 // calls Begin and Commit, and at most one batch is open at a time.
@@ -129,7 +125,7 @@ func (s *Store) write(b *Batch) error {
 	if b.err != nil {
 		return b.err
 	}
-	if err := s.checkSpace(); err != nil {
+	if err := checkFree(s.opts.Dir, s.opts.ReserveBytes); err != nil {
 		return err
 	}
 	if b.setChunks > 0 {
@@ -162,19 +158,4 @@ func (s *Store) write(b *Batch) error {
 		return fmt.Errorf("write transaction: %w", err)
 	}
 	return s.opts.failWrite(FaultStoreCommitted)
-}
-
-// checkSpace refuses to write when the volume is nearly full, for a write through a memory map cannot fail: it kills.
-func (s *Store) checkSpace() error {
-	if s.opts.ReserveBytes < 0 {
-		return nil
-	}
-	var volume unix.Statfs_t
-	if err := unix.Statfs(s.opts.Dir, &volume); err != nil {
-		return fmt.Errorf("look up free space: %w", err)
-	}
-	if free := int64(volume.Bavail) * volume.Bsize; free < s.opts.ReserveBytes {
-		return fmt.Errorf("%w: %d bytes are free, %d are needed", ErrNoSpace, free, s.opts.ReserveBytes)
-	}
-	return nil
 }

@@ -17,6 +17,8 @@ var (
 	ErrNoSpace = errors.New("no space left for the store")
 	// ErrClosed says that a view or a batch was read after its end.
 	ErrClosed = errors.New("view is closed")
+	// ErrImport says that an export is not whole, or not what its manifest says; nothing of it is used.
+	ErrImport = errors.New("export cannot be imported")
 	// ErrMisuse says that a batch broke a rule of the accounting, such as releasing a chunk twice. It is a bug of the
 	// layer above.
 	ErrMisuse = errors.New("batch breaks a rule of the store")

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // syncFile fsyncs a file through a descriptor of our own, which on Linux also writes the dirty pages of other mappings
@@ -59,6 +61,44 @@ func syncEngine(dir string, known map[string]struct{}, observe func(path string)
 		}
 	}
 	return syncDir(dir)
+}
+
+// syncTree fsyncs everything below dir, and dir itself. observe is told of every file.
+func syncTree(dir string, observe func(path string)) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("list for sync: %w", err)
+	}
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		if entry.IsDir() {
+			if err := syncTree(path, observe); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := syncFile(path); err != nil {
+			return err
+		}
+		observe(path)
+	}
+	return syncDir(dir)
+}
+
+// checkFree refuses when the volume of dir is nearly full, for a write through a memory map cannot fail: it kills. A
+// negative reserve means none.
+func checkFree(dir string, reserve int64) error {
+	if reserve < 0 {
+		return nil
+	}
+	var volume unix.Statfs_t
+	if err := unix.Statfs(dir, &volume); err != nil {
+		return fmt.Errorf("look up free space: %w", err)
+	}
+	if free := int64(volume.Bavail) * volume.Bsize; free < reserve {
+		return fmt.Errorf("%w: %d bytes are free, %d are needed", ErrNoSpace, free, reserve)
+	}
+	return nil
 }
 
 // writeFileDurably replaces a file so that after a crash either the old or the new content is there.

@@ -34,6 +34,9 @@ func Open(options Options) (*Store, error) {
 }
 
 func open(options Options) (*Store, error) {
+	if err := complete(options); err != nil {
+		return nil, err
+	}
 	record, err := prepareDir(options.Dir)
 	if err != nil {
 		return nil, err
@@ -178,6 +181,7 @@ func (s *Store) recoverBuckets() error {
 		horizon: s.horizon,
 		byID:    make(map[uint32]*bucket),
 		dirty:   make(map[uint32]struct{}),
+		pinned:  make(map[uint32]int),
 		current: s.ledger.open,
 		ahead:   make(chan uint32, 1),
 		wake:    make(chan struct{}, 1),

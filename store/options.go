@@ -44,6 +44,10 @@ const (
 	FaultAfterUnlink    = "gc.after_unlink"
 	FaultBeforeSeal     = "compaction.before"
 	FaultAfterSeal      = "compaction.after"
+	FaultExportSealed   = "snapshot.sealed"            // the picture is fixed
+	FaultExportBuilt    = "snapshot.built"             // its last part has been made
+	FaultStaged         = "snapshot.install_staged"    // an import is whole and on the disk
+	FaultActivated      = "snapshot.install_activated" // it has taken the place of the store
 )
 
 func defaults() Options {

@@ -181,6 +181,37 @@ func (s snapshot) merge(q query, overlays []*overlay) (err error) {
 	}
 }
 
+// visitStored visits the rows from a key on as they are stored, each checked, until visit returns false. Key and value
+// are valid inside visit only.
+func (s snapshot) visitStored(from []byte, visit func(key, stored []byte) bool) error {
+	if !s.store.gate.enter() {
+		return s.store.stopped()
+	}
+	defer s.store.gate.leave()
+	return s.store.noteCorruption(s.walkStored(from, visit))
+}
+
+func (s snapshot) walkStored(from []byte, visit func(key, stored []byte) bool) (err error) {
+	defer recoverFault(debug.SetPanicOnFault(true), &err)
+	rows := s.iterate(nil, from, false)
+	defer rows.close()
+	goOn := true
+	for ; goOn && rows.valid(); rows.next() {
+		key := rows.key()
+		err := rows.it.Item().Value(func(stored []byte) error {
+			if _, err := rowValue(key, stored); err != nil {
+				return err
+			}
+			goOn = visit(key, stored)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read row %x: %w", key, err)
+		}
+	}
+	return nil
+}
+
 // query is one call of Scan or ScanReverse.
 type query struct {
 	prefix, from []byte

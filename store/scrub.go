@@ -3,11 +3,9 @@ package store
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"slices"
 
 	"github.com/dgraph-io/badger/v4"
@@ -113,56 +111,16 @@ func (s *Store) scrubBucket(ctx context.Context, id uint32, pace func(context.Co
 // scrubSome checks blocks from an entry on, until it has seen scrubStep chunks, and returns the entry to go on with; 0
 // at the end.
 func (s *buckets) scrubSome(id uint32, from, last uint64) (chunks int, next uint64, err error) {
-	b, err := s.acquire(id)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer s.release(b)
-	defer recoverFault(debug.SetPanicOnFault(true), &err)
-	txn := b.db.NewTransactionAt(last, false)
-	it := txn.NewIterator(badger.IteratorOptions{})
-	defer it.Close()
-	for it.Seek(blockKey(from)); it.Valid(); it.Next() {
-		entry := binary.BigEndian.Uint64(it.Item().KeyCopy(nil))
+	err = s.visitBlocks(id, from, last, func(entry uint64, block []byte) (bool, error) {
 		if chunks >= scrubStep {
-			return chunks, entry, nil
+			next = entry
+			return false, nil
 		}
-		err := it.Item().Value(func(block []byte) error {
-			n, err := checkBlock(block, id, entry)
-			chunks += n
-			return err
-		})
-		if err != nil {
-			if !errors.Is(err, ErrCorrupt) {
-				err = fmt.Errorf("%w: block of entry %d: %w", ErrCorrupt, entry, err)
-			}
-			return chunks, 0, err
-		}
-	}
-	return chunks, 0, nil
-}
-
-// checkBlock checks all chunks of a block.
-func checkBlock(block []byte, bucket uint32, entry uint64) (chunks int, err error) {
-	if len(block) < blockHeaderBytes {
-		return 0, fmt.Errorf("%w: block of entry %d in bucket %d has no header", ErrCorrupt, entry, bucket)
-	}
-	count := int(binary.BigEndian.Uint32(block[1:]))
-	for i := range count {
-		ref := ChunkRef{Bucket: bucket, Entry: entry, Ordinal: uint32(i)}
-		at := blockHeaderBytes + blockChunkBytes*i
-		if at+blockChunkBytes > len(block) {
-			return i, fmt.Errorf("%w: block of entry %d in bucket %d ends within its header", ErrCorrupt, entry, bucket)
-		}
-		ref.Bytes = binary.BigEndian.Uint32(block[at+4:])
-		if ref.Bytes == 0 && binary.BigEndian.Uint32(block[at+8:]) == 0 {
-			continue // reserved and never set
-		}
-		if _, err := chunkOf(block, ref); err != nil {
-			return i, err
-		}
-	}
-	return count, nil
+		n, err := checkBlock(block, id, entry, func(uint32, int) {})
+		chunks += n
+		return true, err
+	})
+	return chunks, next, err
 }
 
 // ids are the buckets that hold live chunks, oldest first.

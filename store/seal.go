@@ -30,17 +30,22 @@ func (s *buckets) housekeep() error {
 	return s.closeIdle()
 }
 
-// nextDead takes the next bucket that nobody can need: the durable point has passed its end, and no view is older.
+// nextDead takes the next bucket that nobody can need: the durable point has passed its end, no view is older, and no
+// export has pinned it.
 func (s *buckets) nextDead() (deadBucket, bool) {
 	floor := s.horizon.floor()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.dead) == 0 || s.dead[0].index > floor {
-		return deadBucket{}, false
+	for i, dead := range s.dead {
+		if dead.index > floor {
+			break
+		}
+		if s.pinned[dead.id] == 0 {
+			s.dead = slices.Delete(s.dead, i, i+1)
+			return dead, true
+		}
 	}
-	dead := s.dead[0]
-	s.dead = s.dead[1:]
-	return dead, true
+	return deadBucket{}, false
 }
 
 // drop removes a bucket. The rename makes it vanish at once; Open removes what a crash leaves of it.
