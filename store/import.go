@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -20,7 +21,7 @@ type Imported struct {
 const stagedName = "store"
 
 // Import builds a store from the parts of an export that lie in staging, with its manifest, and brings it to the disk. It
-// touches nothing else: Activate puts it in place. Everything is checked: rows and chunks by their own checksums, the
+// touches nothing else: Activate puts it in place. Everything is checked: parts, rows and chunks by their checksums, the
 // buckets against the accounting in the rows, all rows against the hash of the state. An error that wraps ErrImport or
 // ErrCorrupt says that the parts are of no use. meta is given back by Installed after the activation. Of options, Dir is
 // not used. It may be called again after an error.
@@ -123,8 +124,8 @@ func (i *importer) frames(part Part, visit func(key, value []byte) error) error 
 	if err != nil {
 		return err
 	}
-	if int64(len(data)) != part.Bytes {
-		return fmt.Errorf("%w: part %s has %d bytes, the manifest says %d", ErrImport, part.Name, len(data), part.Bytes)
+	if err := part.matches(int64(len(data)), sha256.Sum256(data)); err != nil {
+		return err
 	}
 	for len(data) > 0 {
 		key, value, rest, err := nextFrame(data)

@@ -71,11 +71,11 @@ func (i *importer) buildBucket(parts bucketParts) error {
 func (i *importer) linkFiles(path string, parts bucketParts, row bucketRow) error {
 	for name, part := range parts.files {
 		from, to := filepath.Join(i.staging, part.Name), filepath.Join(path, name)
-		if err := os.Link(from, to); err != nil {
-			return fmt.Errorf("%w: take over a file: %w", ErrImport, err)
+		if err := VerifyPart(i.staging, part); err != nil {
+			return err
 		}
-		if info, err := os.Stat(to); err != nil || info.Size() != part.Bytes {
-			return fmt.Errorf("%w: part %s does not have %d bytes", ErrImport, part.Name, part.Bytes)
+		if err := os.Link(from, to); err != nil {
+			return fmt.Errorf("take over a file: %w", err)
 		}
 	}
 	options := bucketOptions(path, i.opts.BucketBytes, i.opts.Logger)

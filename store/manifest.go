@@ -201,9 +201,14 @@ func VerifyPart(dir string, part Part) error {
 	if err != nil {
 		return fmt.Errorf("%w: read %s: %w", ErrImport, path, err)
 	}
-	if sum := hex.EncodeToString(hash.Sum(nil)); n != part.Bytes || sum != part.SHA256 {
-		return fmt.Errorf("%w: %s has %d bytes with SHA-256 %s, the manifest says %d with %s",
-			ErrImport, path, n, sum, part.Bytes, part.SHA256)
+	return part.matches(n, [32]byte(hash.Sum(nil)))
+}
+
+// matches compares what was found with what the manifest says.
+func (p *Part) matches(size int64, sum [32]byte) error {
+	if found := hex.EncodeToString(sum[:]); size != p.Bytes || found != p.SHA256 {
+		return fmt.Errorf("%w: part %s has %d bytes with SHA-256 %s, the manifest says %d with %s",
+			ErrImport, p.Name, size, found, p.Bytes, p.SHA256)
 	}
 	return nil
 }
