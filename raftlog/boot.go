@@ -52,6 +52,10 @@ func (n *Node) reconcile(report *logReport) error {
 	case n.log.meta.fresh && (held > 0 || record.Index > 0):
 		return damaged("%s, with the term and the vote, is missing, but the store holds entry %d",
 			filepath.Join(n.options.Dir, metaFile), max(held, record.Index))
+	case report.end == 0 && record.Index == held && held > 0:
+		// The state came from another node, and nothing has followed it yet.
+		n.log.noteMembership(raft.Configuration{Servers: record.Servers})
+		return nil
 	case report.end < max(held, record.Index):
 		return damaged("%s: the log ends at entry %d, the store holds entry %d",
 			n.log.meta.fileOf(report.end+1), report.end, max(held, record.Index))

@@ -22,6 +22,7 @@ func (n *Node) connect() {
 	n.proposer.toLeader = n.uplink.signal
 	n.members = newMembers(n)
 	n.exchange = newExchange(n, n.members)
+	n.states = n.newStateSender()
 	n.keeper.keepFrom = n.members.keepFrom
 }
 
@@ -32,6 +33,7 @@ func (n *Node) serveLinks() {
 	n.options.Network.Handle(PurposeCommand, n.serveWith(commands))
 	n.options.Network.Handle(PurposeRead, n.serveWith(reads))
 	n.options.Network.Handle(PurposeStatus, n.serveConn(n.exchange.answer))
+	n.options.Network.Handle(PurposeSnapshot, n.serveConn(n.serveState))
 }
 
 func (n *Node) serveWith(handler *link.Handler) func(uint64, net.Conn) {
@@ -62,11 +64,12 @@ func (n *Node) stopServing() {
 	if n.options.Network == nil {
 		return
 	}
-	for _, purpose := range []Purpose{PurposeCommand, PurposeRead, PurposeStatus} {
+	for _, purpose := range []Purpose{PurposeCommand, PurposeRead, PurposeStatus, PurposeSnapshot} {
 		n.options.Network.Handle(purpose, nil)
 	}
 	n.closeLinks()
 	n.serving.Wait()
+	n.states.Close()
 }
 
 func refuseCommand(_ link.Command, refused func(link.Reason)) { refused(reasonOf(ErrNotLeader)) }

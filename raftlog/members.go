@@ -89,6 +89,9 @@ type members struct {
 	said   LeaderFrame
 	saidAt time.Time
 	leader uint64
+	// sent is the entry up to which a state was last opened for a node that needs it, sentAt when.
+	sent   uint64
+	sentAt time.Time
 	// quorumAt is the newest instant at which a majority is known to have recognised a leader.
 	quorumAt time.Time
 }
@@ -239,6 +242,9 @@ func (m *members) keepFromLocked(now time.Time) uint64 {
 		hold = 0 // an absent node must not fill the disk
 	}
 	keep := m.node.gate.index.Load() + 1
+	if m.sent > 0 && now.Sub(m.sentAt) < sentStateHolds {
+		keep = min(keep, m.sent+1)
+	}
 	for _, server := range m.node.servers() {
 		if server.ID == m.node.self {
 			continue
@@ -262,6 +268,13 @@ func (m *members) keepFrom() uint64 {
 		return m.keepFromLocked(time.Now())
 	}
 	return m.said.KeepFrom
+}
+
+// sending is told that a state up to the index goes to a node, which will need what follows.
+func (m *members) sending(index uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sent, m.sentAt = index, time.Now()
 }
 
 // fullLocked returns the voter whose disk closes the gate.

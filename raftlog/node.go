@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
+
+	"queen/raftlog/transfer"
 )
 
 // drainTime is how long Close waits for what is in flight to commit (cluster 17.1).
@@ -30,11 +32,12 @@ type Node struct {
 	proposer  *proposer
 	reads     *readIndexer
 	keeper    *keeper
-	// transport, uplink, herald, members and exchange are nil in a group without a network.
+	// transport, uplink, herald, members, states and exchange are nil in a group without a network.
 	transport *transport
 	uplink    *uplink
 	herald    *herald
 	members   *members
+	states    *transfer.Sender
 	exchange  *exchange
 	// transferring is held while leadership is handed over.
 	transferring sync.Mutex
@@ -203,6 +206,7 @@ func (n *Node) startRaft(machine *fsm) error {
 		return nil
 	}
 	n.transport = newTransport(&n.options, &libraryLogger{logger: n.logger, name: "raft-net"})
+	n.transport.install, n.transport.base = n.offeredState, n.logBase
 	n.raft, err = raft.NewRaft(config, machine, n.log, n.log, n.snapshots, n.transport)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), n.transport.Close())

@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"queen/raftlog/command"
+	"queen/raftlog/transfer"
 )
 
 const (
@@ -97,9 +98,12 @@ type Options struct {
 	RidersFor func(encoded []byte) func() []Proposal
 	// Call answers what another node sends with CallLeader, while this one leads. ctx ends when the other node gives up.
 	Call func(ctx context.Context, request []byte) ([]byte, error)
-	// Install is asked when the leader's log begins behind what this node has: nil says that everything up to the index is
-	// in the state, durably; an error that it is not, or not yet. Nil refuses.
+	// Install is told, at once, that the leader's log begins behind what this node has, and that it needs the state of the
+	// leader, at least as of the index: it is to fetch that (see StateFrom), close this Node, put the state in place, call
+	// Installed and open again. Its error says why the state is not there yet.
 	Install func(leader, index uint64) error
+	// OpenState opens the state as it is now for a node that needs it, and says up to which entry it goes.
+	OpenState func() (state transfer.Source, index uint64, err error)
 
 	// fileBytes is logFileBytes, except in tests.
 	fileBytes int

@@ -200,6 +200,18 @@ func (f *fsm) membershipAt(index uint64) (membership, bool) {
 	return membership{}, false
 }
 
+// membershipOf returns the membership that was committed at the index, and forgets nothing.
+func (f *fsm) membershipOf(index uint64) (membership, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := len(f.memberships) - 1; i >= 0; i-- {
+		if f.memberships[i].index <= index {
+			return f.memberships[i], true
+		}
+	}
+	return membership{}, false
+}
+
 // Apply implements raft.FSM; the library calls ApplyBatch instead.
 func (f *fsm) Apply(log *raft.Log) any { return f.ApplyBatch([]*raft.Log{log})[0] }
 

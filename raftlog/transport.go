@@ -37,9 +37,12 @@ type transport struct {
 	stream *streamLayer
 	// guarded says whether this node takes part in nothing.
 	guarded func() bool
+	// base is the entry behind which this node's log begins: up to there everything is committed and applied here.
+	base func() uint64
 	// install is asked about the snapshot that a leader offers; nil means that everything up to the index is here, durably.
 	install func(leader uint64, index uint64) error
 	calls   chan raft.RPC
+	logger  *libraryLogger
 
 	stop    chan struct{}
 	stopped sync.WaitGroup
@@ -65,7 +68,7 @@ func newTransport(o *Options, logger *libraryLogger) *transport {
 			MaxRPCsInFlight: raft.DefaultMaxRPCsInFlight,
 			Timeout:         ioTimeout,
 		}),
-		stream: stream, guarded: o.guarded, install: o.install, calls: make(chan raft.RPC), stop: make(chan struct{}),
+		stream: stream, guarded: o.guarded, logger: logger, calls: make(chan raft.RPC), stop: make(chan struct{}),
 		silent: map[raft.ServerID]chan struct{}{}, released: make(chan struct{}),
 	}
 	t.stopped.Go(t.receive)
@@ -92,9 +95,12 @@ func (t *transport) receive() {
 				call.Respond(nil, errGuarded)
 				continue
 			}
-			if request, ok := call.Command.(*raft.InstallSnapshotRequest); ok {
+			switch request := call.Command.(type) {
+			case *raft.InstallSnapshotRequest:
 				t.offered(call, request)
 				continue
+			case *raft.AppendEntriesRequest:
+				rebase(request, t.base())
 			}
 			select {
 			case t.calls <- call:
