@@ -213,6 +213,9 @@ func (s *Server) Start(port net.Listener) error {
 // Open lets all routes answer.
 func (s *Server) Open() { s.open.Store(true) }
 
+// Shut lets only early routes answer, until the next Open.
+func (s *Server) Shut() { s.open.Store(false) }
+
 // Drain asks parked polls to answer as if their wait had ended. Running requests and new ones go on (cluster 17.1.3).
 func (s *Server) Drain() { s.drain.Do(func() { close(s.draining) }) }
 

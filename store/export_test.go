@@ -38,7 +38,7 @@ func receivePart(e *Export, path string, size int64) error {
 		return err
 	}
 	defer file.Close()
-	piece := make([]byte, 1000)
+	piece := make([]byte, min(1+size/7, 1<<20))
 	for at := int64(0); at < size; {
 		n, err := e.ReadAt(piece, at)
 		if n == 0 {

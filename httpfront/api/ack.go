@@ -22,7 +22,7 @@ func (a *API) ack(r *httpfront.Request) error {
 	call := &command.Ack{Tenant: r.Tenant, Group: body.Group}
 	places := groupAcks(body.Items, call)
 	result := &command.AckResult{}
-	if result.Parts, err = a.broker.Ack(r.Tenant, call.Group, call.Parts, deadline); err != nil {
+	if result.Parts, err = a.broker().Ack(r.Tenant, call.Group, call.Parts, deadline); err != nil {
 		return err
 	}
 	verdicts := make([]wire.AckVerdict, len(body.Items))
@@ -92,7 +92,7 @@ func (a *API) extend(r *httpfront.Request) error {
 	lease, ok := wire.ParseUUID(id)
 	result := &command.ExtendResult{}
 	if ok && !isZero(lease) {
-		applied, err := a.broker.Execute(deadline, &command.Extend{
+		applied, err := a.broker().Execute(deadline, &command.Extend{
 			Tenant: r.Tenant, Lease: lease, Seconds: wire.DecodeExtend(r.Body()),
 		})
 		if err != nil {

@@ -43,11 +43,12 @@ type Config struct {
 // API are the handlers over one broker.
 type API struct {
 	config Config
-	broker *actors.Broker
-	cipher Cipher
-	gate   Gate
-	node   Node
-	stats  *Stats
+	// current is the broker; another one takes its place when the state is installed anew.
+	current atomic.Pointer[actors.Broker]
+	cipher  Cipher
+	gate    Gate
+	node    Node
+	stats   *Stats
 
 	history *history.Recorder
 	meters  *meters
@@ -96,12 +97,16 @@ func (a *API) Observer() interface {
 	return a.meters
 }
 
-// Connect gives the handlers the broker; called once, before the server opens its routes.
+// Connect gives the handlers a broker, before the server opens its routes. The one before, if any, has been stopped.
 func (a *API) Connect(broker *actors.Broker) {
-	a.broker = broker
-	a.connected.Store(true)
-	a.history.Start(a.describeNode)
+	a.current.Store(broker)
+	if !a.connected.Swap(true) {
+		a.history.Start(a.describeNode)
+	}
 }
+
+// broker is the state that requests are answered from.
+func (a *API) broker() *actors.Broker { return a.current.Load() }
 
 // fail answers with what an error of the broker means to a client.
 func (a *API) fail(r *httpfront.Request, err error) {

@@ -17,7 +17,7 @@ var errLargeAnswer = errors.New("the answer is larger than is free of permits")
 // writeClaimed answers with the messages of the claimed ranges. Most answers are small and made at once. One that turns out
 // large is measured, waits for room, and is made again; the error is a refusal when there is none.
 func (a *API) writeClaimed(r *httpfront.Request, answer *wire.PopAnswer, batches []command.ClaimedBatch) (delivered []history.Delivery, err error) {
-	view := a.broker.LocalView()
+	view := a.broker().LocalView()
 	defer view.Close()
 	claimed := &claimedReader{api: a, view: view, group: answer.Group, batches: batches}
 	var body []byte
@@ -83,7 +83,7 @@ func (c *claimedReader) bytes() (size int64, err error) {
 
 // append reads the messages straight into the answer; it ends with errLargeAnswer when that exceeds mostBytes.
 func (c *claimedReader) append(dst []byte, answer *wire.PopAnswer, mostBytes int) ([]byte, []history.Delivery, error) {
-	now := c.api.broker.Now()
+	now := c.api.broker().Now()
 	delivered := make([]history.Delivery, len(c.batches))
 	w := wire.NewPopWriter(dst, answer)
 	for i := range c.batches {

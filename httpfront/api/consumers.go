@@ -93,7 +93,7 @@ func (g *groupRow) finish() {
 
 // sortedQueues lists the queues of the tenant by name, and sortedGroups the groups of a queue.
 func (a *API) sortedQueues(r *httpfront.Request) []*actors.QueueView {
-	queues := a.broker.Directory().Queues(r.Tenant)
+	queues := a.broker().Directory().Queues(r.Tenant)
 	slices.SortFunc(queues, func(x, y *actors.QueueView) int { return cmp.Compare(x.Name, y.Name) })
 	return queues
 }
@@ -308,7 +308,7 @@ func (a *API) positionsOf(r *httpfront.Request, q *query.Reads, group string, en
 	rows := make([]positionRow, 0, len(entries))
 	for _, entry := range entries {
 		row := positionRow{Queue: entry.Queue, Partition: entry.Partition}
-		if queue := a.broker.Directory().Queue(r.Tenant, entry.Queue); queue != nil && queue.Groups[group] != nil {
+		if queue := a.broker().Directory().Queue(r.Tenant, entry.Queue); queue != nil && queue.Groups[group] != nil {
 			id, ok, err := q.PartitionByName(queue.ID, entry.Partition)
 			if err == nil && ok {
 				row, err = positionOf(q, queue, queue.Groups[group], id, entry.Partition)

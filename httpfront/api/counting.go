@@ -40,7 +40,7 @@ func (a *API) countPush(tenant uuid.UUID, groups []command.PushGroup, results []
 // queue that was asked, if there is one. It returns the number of messages.
 func (a *API) countPop(tenant uuid.UUID, asked string, batches []command.ClaimedBatch, delivered []history.Delivery) (messages int) {
 	if len(batches) == 0 {
-		if a.broker.Directory().Queue(tenant, asked) != nil {
+		if a.broker().Directory().Queue(tenant, asked) != nil {
 			a.history.Popped(tenant, asked, history.Delivery{})
 		}
 		return 0
@@ -161,10 +161,10 @@ func (a *API) queueOf(tenant uuid.UUID, partitionID uint64) *actors.QueueView {
 func (a *API) ownerOf(partitionID uint64) *actors.QueueView {
 	queueID, ok := a.owners.get(partitionID)
 	if !ok {
-		if queueID, ok = a.broker.PartitionQueue(partitionID); !ok {
+		if queueID, ok = a.broker().PartitionQueue(partitionID); !ok {
 			return nil
 		}
 		a.owners.put(partitionID, queueID)
 	}
-	return a.broker.Directory().QueueByID(queueID)
+	return a.broker().Directory().QueueByID(queueID)
 }

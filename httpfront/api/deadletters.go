@@ -22,7 +22,7 @@ func (a *API) deleteMessage(r *httpfront.Request) error {
 	address, txid := r.Param("partitionId"), r.Param("transactionId")
 	deleted := 0
 	if id, ok := a.addressedPartition(address); ok {
-		applied, err := a.broker.Execute(deadline, &command.DeadLetterDelete{
+		applied, err := a.broker().Execute(deadline, &command.DeadLetterDelete{
 			Tenant: r.Tenant, ByAddress: true, Partition: id, Txid: txid,
 		})
 		if err != nil {
@@ -57,7 +57,7 @@ func (a *API) addressedPartition(address string) (id uint64, ok bool) {
 	if !isUUID {
 		return 0, false
 	}
-	return a.broker.PartitionByUUID(wanted)
+	return a.broker().PartitionByUUID(wanted)
 }
 
 // purgeDeadLetters deletes the dead letters of a queue, of one group or of all (messaging 11.6).
@@ -83,7 +83,7 @@ func (a *API) purgeDeadLetters(r *httpfront.Request) error {
 	}
 	deleted, more := 0, true
 	for more {
-		applied, err := a.broker.Execute(deadline, &command.DeadLetterDelete{
+		applied, err := a.broker().Execute(deadline, &command.DeadLetterDelete{
 			Tenant: r.Tenant, Queue: queue, Group: group, AnyGroup: !named,
 		})
 		if err != nil {
@@ -183,7 +183,7 @@ func (a *API) replay(r *httpfront.Request, call command.DeadLetterReplay, addres
 }
 
 func (a *API) executeReplay(deadline time.Time, call *command.DeadLetterReplay) (*command.DeadLetterReplayResult, error) {
-	applied, err := a.broker.Execute(deadline, call)
+	applied, err := a.broker().Execute(deadline, call)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (a *API) executeReplay(deadline time.Time, call *command.DeadLetterReplay) 
 
 // sealedDeadLetter returns the encrypted form of a payload that is stored in clear; nil when the row is gone by now.
 func (a *API) sealedDeadLetter(id uuid.UUID) (sealed []byte, err error) {
-	view := a.broker.LocalView()
+	view := a.broker().LocalView()
 	defer view.Close()
 	row, err := deadletter.Find(view, id)
 	if err != nil || row == nil {

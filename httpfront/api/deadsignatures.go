@@ -59,7 +59,7 @@ func (a *API) deadLetterSignatures(r *httpfront.Request, _ *window) error {
 	return a.reading(r, func(q *query.Reads) error {
 		var rows []*deadletter.Row
 		var total uint64
-		if queue := a.broker.Directory().Queue(r.Tenant, name); queue != nil {
+		if queue := a.broker().Directory().Queue(r.Tenant, name); queue != nil {
 			if rows, total, err = q.NewestDeadLetters(queue.ID, int(limit)); err != nil {
 				return err
 			}

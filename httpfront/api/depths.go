@@ -66,14 +66,14 @@ func (d *depths) current(now time.Time, walk func() *depthGauges) *depthGauges {
 func (a *API) measureDepths() *depthGauges {
 	ctx, cancel := context.WithTimeout(context.Background(), depthsDeadline)
 	defer cancel()
-	view := a.broker.LocalView()
+	view := a.broker().LocalView()
 	defer view.Close()
-	q := query.New(ctx, view, a.broker.Now(), a.broker.Holds())
+	q := query.New(ctx, view, a.broker().Now(), a.broker().Holds())
 	found := &depthGauges{
-		deadLetters: map[queueKey]uint64{}, groups: map[groupKey]groupGauges{}, complete: true, store: a.broker.StoreUsage(),
+		deadLetters: map[queueKey]uint64{}, groups: map[groupKey]groupGauges{}, complete: true, store: a.broker().StoreUsage(),
 	}
 	budget := a.config.GroupLagMaxCursors
-	for _, queue := range a.broker.Directory().All() {
+	for _, queue := range a.broker().Directory().All() {
 		key := queueKey{a.shownTenant(queue.Tenant), queue.Name}
 		letters, err := q.CountDeadLetters(queue.ID)
 		if err != nil {

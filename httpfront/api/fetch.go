@@ -60,7 +60,7 @@ func fetchedQueues(body *wire.Fetch) []string {
 // tells that the wait is over.
 func (a *API) fetchOrWait(r *httpfront.Request, body *wire.Fetch, queues []string, until time.Time,
 	gone <-chan struct{}) (answered, waiting bool, err error) {
-	changed, end := a.broker.Await(r.Tenant, queues)
+	changed, end := a.broker().Await(r.Tenant, queues)
 	defer end()
 	if answered, err = a.fetchOnce(r, body, false); answered || err != nil {
 		return answered, false, err
@@ -83,12 +83,12 @@ func (a *API) fetchOrWait(r *httpfront.Request, body *wire.Fetch, queues []strin
 func (a *API) fetchOnce(r *httpfront.Request, body *wire.Fetch, final bool) (answered bool, err error) {
 	ctx, cancel := contextUntil(time.Now().Add(a.config.WriteTimeout))
 	defer cancel()
-	view, err := a.broker.View(ctx)
+	view, err := a.broker().View(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer view.Close()
-	reader := &fetchReader{api: a, tenant: r.Tenant, q: query.New(ctx, view, a.broker.Now(), a.broker.Holds()), body: body}
+	reader := &fetchReader{api: a, tenant: r.Tenant, q: query.New(ctx, view, a.broker().Now(), a.broker().Holds()), body: body}
 	answer, payloadBytes, err := reader.append(nil, httpfront.FreeAnswerBytes)
 	large := errors.Is(err, errLargeAnswer)
 	var size int64
@@ -204,7 +204,7 @@ func (f *fetchReader) append(dst []byte, mostBytes int) (answer []byte, payloadB
 }
 
 func (a *API) fetchPlace(tenant command.Tenant, q *query.Reads, queueName, name string) (queue *actors.QueueView, id uint64, head partition.Head, err error) {
-	if queue = a.broker.Directory().Queue(tenant, queueName); queue == nil {
+	if queue = a.broker().Directory().Queue(tenant, queueName); queue == nil {
 		return nil, 0, head, nil
 	}
 	id, ok, err := q.PartitionByName(queue.ID, name)
@@ -294,7 +294,7 @@ func (a *API) changed(r *httpfront.Request) error {
 			}
 			answers = append(answers, answer)
 		}
-		safe, err := a.broker.LastStampMicros()
+		safe, err := a.broker().LastStampMicros()
 		if err != nil {
 			return err
 		}
@@ -303,7 +303,7 @@ func (a *API) changed(r *httpfront.Request) error {
 }
 
 func (a *API) changedEntry(r *httpfront.Request, q *query.Reads, entry *wire.ChangedQuery) (any, error) {
-	queue := a.broker.Directory().Queue(r.Tenant, entry.Queue)
+	queue := a.broker().Directory().Queue(r.Tenant, entry.Queue)
 	if queue == nil {
 		return changedRefusal{entry.Queue, unknownPartition}, nil
 	}

@@ -55,7 +55,7 @@ func (a *API) deleteOnAll(call *command.DeleteGroup, deadline time.Time) (*comma
 	sum := &command.DeleteGroupResult{}
 	for {
 		step := *call
-		applied, err := a.broker.Execute(deadline, &step)
+		applied, err := a.broker().Execute(deadline, &step)
 		if err != nil {
 			return nil, err
 		}
@@ -74,13 +74,13 @@ func (a *API) deleteOnAll(call *command.DeleteGroup, deadline time.Time) (*comma
 func (a *API) countCursors(r *httpfront.Request, group, queue string, all bool, deadline time.Time) (int, error) {
 	ctx, cancel := contextUntil(deadline)
 	defer cancel()
-	view, err := a.broker.View(ctx)
+	view, err := a.broker().View(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer view.Close()
 	count := 0
-	for _, q := range a.broker.Directory().Queues(r.Tenant) {
+	for _, q := range a.broker().Directory().Queues(r.Tenant) {
 		known := q.Groups[group]
 		if known == nil || (!all && q.Name != queue) {
 			continue
@@ -167,7 +167,7 @@ func (a *API) seek(r *httpfront.Request, partitionName *string) error {
 func (a *API) seekAll(call *command.Seek, deadline time.Time) (updated int, err error) {
 	for {
 		step := *call
-		applied, err := a.broker.Execute(deadline, &step)
+		applied, err := a.broker().Execute(deadline, &step)
 		if err != nil {
 			return 0, err
 		}
@@ -195,7 +195,7 @@ func (a *API) changeSubscription(r *httpfront.Request) error {
 	updated := 0
 	for more := true; more; {
 		step := call
-		applied, err := a.broker.Execute(deadline, &step)
+		applied, err := a.broker().Execute(deadline, &step)
 		if err != nil {
 			return err
 		}

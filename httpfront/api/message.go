@@ -149,7 +149,7 @@ func (a *API) ownedPartition(r *httpfront.Request, q *query.Reads, id uint64, le
 		letter := letters[0]
 		identity = &catalog.Partition{ID: id, QueueID: letter.QueueID, UUID: letter.PartitionUUID, Name: letter.Partition}
 	}
-	queue := a.broker.Directory().QueueByID(identity.QueueID)
+	queue := a.broker().Directory().QueueByID(identity.QueueID)
 	if queue == nil || queue.Tenant != r.Tenant {
 		return nil, nil, nil
 	}

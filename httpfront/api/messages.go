@@ -92,7 +92,7 @@ func (a *API) messageFilter(r *httpfront.Request) (f messageFilter, err error) {
 	default:
 		return f, httpfront.Refuse(httpfront.CodeBadRequest, "status must be pending, processing, completed or dead_letter")
 	}
-	now := time.UnixMicro(int64(a.broker.Now()))
+	now := time.UnixMicro(int64(a.broker().Now()))
 	from, to := now.Add(-messagesAge), now
 	if from, err = queryTime(r, "from", from); err != nil {
 		return f, err

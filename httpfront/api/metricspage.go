@@ -149,7 +149,7 @@ func oneIf(condition bool) float64 {
 }
 
 func (a *API) writeActors(e *exposition) {
-	system := a.broker.Actors()
+	system := a.broker().Actors()
 	type row struct{ running, restarts, deepest float64 }
 	rows := map[string]row{}
 	var names []string
@@ -248,7 +248,7 @@ func (a *API) writeDepths(e *exposition, now time.Time) {
 	e.sample("queen_consumer_group_lag_complete", oneIf(found.complete))
 	e.sample("queen_store_corruption_total", float64(found.store.Corruptions))
 	missing := 0
-	for _, queue := range a.broker.Directory().All() {
+	for _, queue := range a.broker().Directory().All() {
 		if queue.Options.EncryptionEnabled && !a.cipher.Usable() {
 			missing++
 		}

@@ -54,7 +54,7 @@ func (a *API) pop(r *httpfront.Request, queue, partitionName string, pinned bool
 		a.history.Park(r.Tenant, queue, 1)
 		defer a.history.Park(r.Tenant, queue, -1)
 	}
-	outcome, err := a.broker.Pop(&p.PopRequest)
+	outcome, err := a.broker().Pop(&p.PopRequest)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (a *API) discover(r *httpfront.Request) error {
 	p.Tenant = r.Tenant
 	request.PopRequest = p.PopRequest
 	request.Admit = func(queue string) error { return checkNames(queue, p.Group) }
-	outcome, err := a.broker.Discover(request)
+	outcome, err := a.broker().Discover(request)
 	if err != nil {
 		return err
 	}
@@ -249,18 +249,18 @@ func (a *API) answerPop(r *httpfront.Request, p *popParameters, queue string, ou
 	delivered, err := a.writeClaimed(r, answer, outcome.Batches)
 	switch {
 	case err != nil:
-		a.broker.HandBack(&p.PopRequest, outcome)
+		a.broker().HandBack(&p.PopRequest, outcome)
 		r.Ctx.Response.Reset()
 		return fmt.Errorf("read claimed messages: %w", err)
 	case p.clientGone(r):
-		a.broker.HandBack(&p.PopRequest, outcome)
+		a.broker().HandBack(&p.PopRequest, outcome)
 		r.Ctx.Response.ResetBody()
 		r.Abandon()
 	default:
 		r.OnUndelivered(func(begun bool) {
 			// Of a commit on delivery, what may have been received counts as delivered (messaging 5.6).
 			if !begun || !p.CommitOnDelivery {
-				a.broker.HandBack(&p.PopRequest, outcome)
+				a.broker().HandBack(&p.PopRequest, outcome)
 			}
 		})
 		a.stats.popped(a.countPop(r.Tenant, queue, outcome.Batches, delivered))

@@ -79,7 +79,7 @@ func (a *API) describeNode() history.NodeRow {
 	row[history.ResidentBytes] = float64(residentBytes())
 	row[history.MallocBytes] = float64(liveHeapBytes())
 	row[history.LatenessMs] = a.history.LatenessMs()
-	row[history.ParkedPolls] = float64(a.broker.Parked())
+	row[history.ParkedPolls] = float64(a.broker().Parked())
 	row[history.DiskPercent] = health.DiskPercent
 	row[history.LogBytes] = float64(health.Status.LogBytes)
 	row[history.CommitAgeMs] = float64(max(health.Status.LastCommitMs, 0))

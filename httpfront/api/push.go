@@ -41,7 +41,7 @@ func (a *API) push(r *httpfront.Request) error {
 	if err != nil {
 		return err
 	}
-	results, err := a.broker.Push(r.Tenant, plan.groups, deadline)
+	results, err := a.broker().Push(r.Tenant, plan.groups, deadline)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (p *pushPlan) assign(items []wire.PushItem) (sizes []int) {
 
 // encrypts tells whether the payloads of a queue are to be encrypted, and refuses when they cannot be (messaging 4.5).
 func (a *API) encrypts(tenant command.Tenant, name string) (bool, error) {
-	queue := a.broker.Directory().Queue(tenant, name)
+	queue := a.broker().Directory().Queue(tenant, name)
 	if queue == nil || !queue.Options.EncryptionEnabled {
 		return false, nil
 	}

@@ -23,7 +23,7 @@ func (a *API) configure(r *httpfront.Request) error {
 	if err != nil {
 		return err
 	}
-	applied, err := a.broker.Execute(deadline, &command.Configure{
+	applied, err := a.broker().Execute(deadline, &command.Configure{
 		Tenant: r.Tenant, Queue: body.Queue, Replace: body.Replace, Changes: body.Changes,
 	})
 	if err != nil {
@@ -44,7 +44,7 @@ func (a *API) deleteQueue(r *httpfront.Request) error {
 	}
 	name := r.Param("queue")
 	partitions := a.partitionsOf(r.Tenant, name)
-	applied, err := a.broker.Execute(deadline, &command.DeleteQueue{Tenant: r.Tenant, Queue: name})
+	applied, err := a.broker().Execute(deadline, &command.DeleteQueue{Tenant: r.Tenant, Queue: name})
 	if err != nil {
 		return err
 	}
@@ -62,9 +62,9 @@ const partitionsCounted = 1 << 18
 
 // partitionsOf counts the partitions of a queue as this node knows them.
 func (a *API) partitionsOf(tenant command.Tenant, name string) uint64 {
-	queue := a.broker.Directory().Queue(tenant, name)
+	queue := a.broker().Directory().Queue(tenant, name)
 	if queue == nil {
 		return 0
 	}
-	return a.broker.CountPartitions(queue.ID, partitionsCounted)
+	return a.broker().CountPartitions(queue.ID, partitionsCounted)
 }

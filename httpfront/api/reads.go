@@ -21,12 +21,12 @@ func (a *API) reading(r *httpfront.Request, read func(q *query.Reads) error) err
 	}
 	ctx, cancel := contextUntil(deadline)
 	defer cancel()
-	view, err := a.broker.View(ctx)
+	view, err := a.broker().View(ctx)
 	if err != nil {
 		return err
 	}
 	defer view.Close()
-	err = read(query.New(ctx, view, a.broker.Now(), a.broker.Holds()))
+	err = read(query.New(ctx, view, a.broker().Now(), a.broker().Holds()))
 	if errors.Is(err, context.DeadlineExceeded) {
 		return actors.ErrDeadline
 	}
@@ -56,7 +56,7 @@ var _ json.Marshaler = (*optionsJSON)(nil)
 
 // queueNamed finds the queue of a path; the error is the 404 of messaging 9.7.
 func (a *API) queueNamed(r *httpfront.Request) (*actors.QueueView, error) {
-	queue := a.broker.Directory().Queue(r.Tenant, r.Param("queue"))
+	queue := a.broker().Directory().Queue(r.Tenant, r.Param("queue"))
 	if queue == nil {
 		return nil, httpfront.RefuseStatus(404, "Queue not found")
 	}

@@ -65,7 +65,7 @@ func newQueueRow(queue *actors.QueueView, sum query.Summary) queueRow {
 
 // queuesNewestFirst lists the queues of the tenant.
 func (a *API) queuesNewestFirst(r *httpfront.Request) []*actors.QueueView {
-	queues := a.broker.Directory().Queues(r.Tenant)
+	queues := a.broker().Directory().Queues(r.Tenant)
 	slices.SortFunc(queues, func(x, y *actors.QueueView) int { return cmp.Compare(y.ID, x.ID) })
 	return queues
 }
@@ -384,7 +384,7 @@ func (a *API) listPartitions(r *httpfront.Request) error {
 			}
 		}
 		for i := range rows {
-			if err := rows[i].describe(q, a.broker.Now()); err != nil {
+			if err := rows[i].describe(q, a.broker().Now()); err != nil {
 				return err
 			}
 		}

@@ -50,7 +50,7 @@ func (a *API) transaction(r *httpfront.Request) error {
 		r.JSONOwned(200, wire.AppendTransaction(nil, answer))
 		return nil
 	}
-	applied, err := a.broker.Execute(deadline, plan.call)
+	applied, err := a.broker().Execute(deadline, plan.call)
 	if err != nil {
 		return a.failTransaction(r, answer, err)
 	}

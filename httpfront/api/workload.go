@@ -18,7 +18,7 @@ func (a *API) grouping(r *httpfront.Request) (keyOf func(queue string) string, g
 	}
 	labelOf := func(label func(*actors.QueueView) string) func(string) string {
 		return func(queue string) string {
-			if view := a.broker.Directory().Queue(r.Tenant, queue); view != nil {
+			if view := a.broker().Directory().Queue(r.Tenant, queue); view != nil {
 				return label(view)
 			}
 			return "" // deleted since: what it was labelled is not known any more

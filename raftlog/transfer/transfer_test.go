@@ -176,7 +176,7 @@ var errBroken = errors.New("connection broke")
 
 // TestFetchGoesOnOverABadConnection: requests and answers are lost, answers damaged.
 func TestFetchGoesOnOverABadConnection(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(8) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		source := randomSource(random)
 		source.names = append(source.names, "z")
@@ -564,7 +564,7 @@ func TestPaceIsAskedForEveryRange(t *testing.T) {
 	}
 }
 
-// TestPeersMayAskAtOnce is for the race detector.
+// TestPeersMayAskAtOnce is for the race detector; two receivers say that they are the same peer.
 func TestPeersMayAskAtOnce(t *testing.T) {
 	f := newFixture(func() *memory { return randomSource(rand.New(rand.NewPCG(8, 8))) })
 	var all sync.WaitGroup
@@ -573,10 +573,10 @@ func TestPeersMayAskAtOnce(t *testing.T) {
 		all.Go(func() {
 			for {
 				_, err := r.Fetch(t.Context(), f.call(peer%3))
-				if err == nil {
+				if err == nil || peer%3 == 0 && errors.Is(err, errGone) {
 					return
 				}
-				if !errors.Is(err, ErrBusy) && !errors.Is(err, errGone) {
+				if !errors.Is(err, ErrBusy) {
 					t.Error(err)
 					return
 				}

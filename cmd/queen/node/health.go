@@ -22,9 +22,13 @@ type health struct {
 	stopping atomic.Bool
 	disk     *diskGate
 	lag      lag
+	failure  atomic.Pointer[error]
 }
 
 func newHealth(c *config.Config) *health { return &health{config: c} }
+
+// broken tells that the node has no state any more that it could serve; the process goes on, to be asked about it.
+func (h *health) broken(err error) { h.failure.Store(&err) }
 
 func (h *health) connect(raft *raftlog.Node) { h.raft.Store(raft) }
 
@@ -40,6 +44,11 @@ func (h *health) Health() api.Health {
 		if current.ClusterID == "" {
 			out.Identity = "joining"
 		}
+	}
+	if err := h.failure.Load(); err != nil {
+		out.Role, out.StorageReady = string(raftlog.RoleStopped), false
+		out.Reasons = append(out.Reasons, "storage")
+		return out
 	}
 	raft := h.raft.Load()
 	if raft == nil {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -41,6 +42,15 @@ type Node struct {
 	history   *history.Recorder
 	disk      *diskGate
 	stopTLS   context.CancelFunc
+
+	// running ends when the node stops; background are the goroutines that it ends.
+	running    context.Context
+	endRunning context.CancelFunc
+	background sync.WaitGroup
+	// engine is held while store, broker and raft are put in place of others, and while the node stops; it guards what follows.
+	engine     sync.Mutex
+	installing bool
+	halted     bool
 }
 
 // Run starts a node, serves until ctx ends and stops it. hurry cuts the stop short (cluster 17.1: a second signal).
@@ -52,6 +62,7 @@ func Run(ctx context.Context, cfg config.Config, log zerolog.Logger, hurry <-cha
 		log.Warn().Msg(name + ": has no effect in this build")
 	}
 	n := &Node{config: cfg, log: log}
+	n.running, n.endRunning = context.WithCancel(context.Background())
 	if err := n.start(ctx); err != nil {
 		stopErr := n.stop(closed())
 		if ctx.Err() != nil {
@@ -72,19 +83,16 @@ func closed() <-chan struct{} {
 // start opens the port first: a node is live long before it is ready.
 func (n *Node) start(ctx context.Context) error {
 	n.health = newHealth(&n.config)
-	for _, step := range []struct {
-		name string
-		run  func(context.Context) error
-	}{
+	n.engine.Lock()
+	defer n.engine.Unlock()
+	steps := []startStep{
 		{"open data directory", n.openDirectory},
 		{"open http port", n.openHTTP},
 		{"open identity", n.openIdentity},
 		{"open raft port", n.openRaftPort},
 		{"find the cluster", n.findCluster},
-		{"open store", n.openStore},
-		{"open log", n.openLog},
-		{"open routes", n.openRoutes},
-	} {
+	}
+	for _, step := range append(steps, n.engineSteps()...) {
 		began := time.Now()
 		if err := step.run(ctx); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
@@ -93,6 +101,22 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	n.log.Info().Str("address", n.address()).Msg("serving")
 	return nil
+}
+
+// startStep is one step of the start.
+type startStep struct {
+	name string
+	run  func(context.Context) error
+}
+
+// engineSteps open what holds the state of the group; they are repeated when the state is installed anew.
+func (n *Node) engineSteps() []startStep {
+	return []startStep{
+		{"finish installation", func(context.Context) error { return n.finishInstallation() }},
+		{"open store", n.openStore},
+		{"open log", n.openLog},
+		{"open routes", n.openRoutes},
+	}
 }
 
 func (n *Node) address() string {
@@ -172,14 +196,7 @@ func (n *Node) certificate() (*tls.Config, error) {
 }
 
 func (n *Node) openStore(context.Context) (err error) {
-	n.store, err = store.Open(store.Options{
-		Dir:          filepath.Join(n.config.RaftDirectory, "store"),
-		CacheBytes:   n.config.StoreCacheMB << 20,
-		ReserveBytes: n.disk.ReserveBytes(),
-		Faults:       faultPoints(n.config.TestFaults),
-		Logger:       n.log,
-	})
-	if err != nil {
+	if n.store, err = store.Open(n.storeOptions()); err != nil {
 		return err
 	}
 	n.broker, err = actors.NewBroker(actors.Config{
@@ -200,12 +217,22 @@ func (n *Node) openStore(context.Context) (err error) {
 	return err
 }
 
+func (n *Node) storeOptions() store.Options {
+	return store.Options{
+		Dir:          n.storeDirectory(),
+		CacheBytes:   n.config.StoreCacheMB << 20,
+		ReserveBytes: n.disk.ReserveBytes(),
+		Faults:       faultPoints(n.config.TestFaults),
+		Logger:       n.log,
+	}
+}
+
 func (n *Node) openLog(context.Context) error {
 	lastStamp, err := n.broker.LastStampMicros()
 	if err != nil {
 		return fmt.Errorf("read last stamp: %w", err)
 	}
-	options := raftlog.DefaultOptions(filepath.Join(n.config.RaftDirectory, "raft"), uint64(n.config.RaftNodeID))
+	options := raftlog.DefaultOptions(n.logDirectory(), uint64(n.config.RaftNodeID))
 	options.ElectionMs = int(n.config.RaftElectionMs)
 	options.HeartbeatMs = int(n.config.RaftHeartbeatMs)
 	options.PipelineEntries = n.config.RaftPipeline
@@ -233,6 +260,7 @@ func (n *Node) openLog(context.Context) error {
 	options.PurgeHoldSeconds = int(n.config.RaftPurgeHoldSeconds)
 	options.Disk = n.disk.report
 	options.DiskLowPercent = float64(n.config.RaftDiskLowPercent)
+	options.Install, options.OpenState = n.offered, n.exportedState
 	n.port.apply(&options)
 	if n.raft, err = raftlog.Open(options, stateMachine{n.broker}); err != nil {
 		return err
@@ -266,6 +294,12 @@ func (n *Node) stop(hurry <-chan struct{}) error {
 	if n.health != nil {
 		n.health.stopping.Store(true)
 	}
+	// A state that is being fetched is left; one that is being put in place is waited for.
+	n.endRunning()
+	n.engine.Lock()
+	n.halted = true
+	n.engine.Unlock()
+	n.background.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), milliseconds(n.config.ShutdownDrainMs))
 	defer cancel()
 	go func() {
