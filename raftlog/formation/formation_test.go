@@ -78,13 +78,7 @@ func TestFirstStartNeedsEveryPeer(t *testing.T) {
 	g := newGroup(t, 3)
 	started := map[uint64]*process{1: g.start(1), 3: g.start(3)}
 	for id, p := range started {
-		eventually(t, "the line about the missing node", func() bool {
-			p.clock.advance(warnAfter)
-			return len(p.log.lines(t, lineWaits)) > 0
-		})
-		if line := p.log.lines(t, lineWaits)[0]; line["missing"] != "2" || line["level"] != "warn" {
-			t.Errorf("node %d: %v", id, line)
-		}
+		g.waitsFor(p, "2")
 		g.stillWaits(id, p)
 	}
 	started[2] = g.start(2)
@@ -129,13 +123,7 @@ func TestWipedNodesNeverFormBesideData(t *testing.T) {
 	g.wipe(2)
 	wiped := map[uint64]*process{1: g.start(1), 2: g.start(2)}
 	for id, p := range wiped {
-		eventually(t, "the line about the missing node", func() bool {
-			p.clock.advance(warnAfter)
-			return len(p.log.lines(t, lineWaits)) > 0
-		})
-		if line := p.log.lines(t, lineWaits)[0]; line["missing"] != "3" {
-			t.Errorf("node %d: %v", id, line)
-		}
+		g.waitsFor(p, "3")
 		g.stillWaits(id, p)
 	}
 	third := g.start(3)
@@ -198,10 +186,7 @@ func TestJoinNeverForms(t *testing.T) {
 	// A listed peer that waits to be added is missing for the others: it will not be a first member.
 	two, three := g.start(2), g.start(3)
 	for id, p := range map[uint64]*process{2: two, 3: three} {
-		eventually(t, "the line about the missing node", func() bool {
-			p.clock.advance(warnAfter)
-			return len(p.log.lines(t, lineWaits)) > 0
-		})
+		g.waitsFor(p, "1")
 		g.stillWaits(id, p)
 	}
 	alone := newGroup(t, 1)

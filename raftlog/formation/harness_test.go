@@ -247,7 +247,21 @@ func (g *group) end(p *process) Outcome {
 	return p.outcome
 }
 
-// running tells that Run has not returned after some whole rounds of its own.
+// waitsFor expects the line that names the missing nodes.
+func (g *group) waitsFor(p *process, missing string) {
+	g.t.Helper()
+	eventually(g.t, "the line about missing node "+missing, func() bool {
+		p.clock.advance(warnEvery)
+		for _, line := range p.log.lines(g.t, lineWaits) {
+			if line["missing"] == missing && line["level"] == "warn" {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// stillWaits tells that Run goes on, and the directory is empty.
 func (g *group) stillWaits(id uint64, p *process) {
 	g.t.Helper()
 	select {

@@ -200,10 +200,13 @@ func TestRelayInTheMiddleFailsWithoutCA(t *testing.T) {
 		relayed <- nil
 	}()
 	addresses.set(2, relay.Addr().String())
-	_, err = one.Dial(ctxFor(t), 2, Raft, 0)
+	conn, err := one.Dial(ctxFor(t), 2, Raft, 0)
 	var refused *RefusedError
 	if !errors.As(err, &refused) || refused.Reason != ReasonToken {
 		t.Errorf("through a relay: %v", err)
+	}
+	if conn != nil {
+		closeQuietly(conn) // which ends the relay
 	}
 	if err := errors.Join(<-relayed, relay.Close()); err != nil {
 		t.Error(err)
