@@ -16,6 +16,9 @@ var importRules = []struct {
 	may    []string
 }{
 	{"raftlog/command", nil},
+	{"raftlog/identity", nil},
+	{"raftlog/peer", []string{"raftlog/identity"}},
+	{"raftlog/formation", []string{"raftlog/identity", "raftlog/peer"}},
 	{"raftlog", []string{"raftlog/command"}},
 	{"store", nil},
 	{"actors", []string{"actors", "raftlog/command", "store"}},
@@ -95,6 +98,13 @@ func TestImportRules(t *testing.T) {
 		{"actors", "httpfront"}:                   false,
 		{"raftlog", "raftlog/command"}:            true,
 		{"raftlog", "raftlog/transport"}:          true,
+		{"raftlog", "raftlog/peer"}:               true,
+		{"raftlog/peer", "raftlog/identity"}:      true,
+		{"raftlog/peer", "raftlog/formation"}:     false,
+		{"raftlog/peer", "raftlog"}:               false,
+		{"raftlog/identity", "raftlog/peer"}:      false,
+		{"raftlog/formation", "raftlog/peer"}:     true,
+		{"raftlog/formation", "raftlog/command"}:  false,
 		{"raftlog", "actors"}:                     false,
 		{"raftlog", "store"}:                      false,
 		{"raftlog/command", "raftlog"}:            false,

@@ -165,6 +165,8 @@ func (n *Network) initiate(ctx context.Context, raw net.Conn, c call, token []by
 		return nil, fmt.Errorf("node %d: %w: it answers %.20q", c.id, ErrProtocol, given.Code)
 	case !proofs.proves(given.Proof, token, roleAcceptor):
 		return nil, byPeer(ReasonToken, errors.New("the peer does not know the token itself"))
+	case given.Verdict == "":
+		return nil, fmt.Errorf("node %d: %w: a proof without a verdict", c.id, ErrProtocol)
 	}
 	conn := &Conn{
 		Conn: channel.Conn, Remote: greeting.Identity, Purpose: c.purpose, Group: c.group, Verdict: given.Verdict,

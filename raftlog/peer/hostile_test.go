@@ -211,6 +211,28 @@ func TestKnownTokenWithBrokenFields(t *testing.T) {
 	}
 }
 
+// TestLastFrameIsAVerdict proves to know the token, and then sends something else in step 5.
+func TestLastFrameIsAVerdict(t *testing.T) {
+	var addresses book
+	two := start(t, &addresses, 2, nil).echoes(Raft)
+	for _, last := range []string{`{"type":"verdict"}`, `{"type":"verdict","verdict":"wiped"}`, `{"type":"proof","verdict":"ok"}`, `{"type":"refused"}`, `{}`, ``} {
+		s := knock(t, two)
+		hello := helloOf(t, nil)
+		s.frame(hello)
+		s.frame(encoded(t, prove(hello, s.read(), two.options.Token, roleInitiator)))
+		if got, err := decodeAnswer(s.read(), kindProof); err != nil || got.Verdict != OK {
+			t.Fatalf("step 4: %+v, %v", got, err)
+		}
+		s.frame([]byte(last))
+		if rest := s.ended(); len(rest) > 0 {
+			t.Errorf("after %s the node goes on: %q", last, rest)
+		}
+	}
+	if got := two.meetings(); len(got) != 0 {
+		t.Errorf("met %v", got)
+	}
+}
+
 // TestSilentCallersKeepNobodyOut fills every place with callers that say nothing, and more.
 func TestSilentCallersKeepNobodyOut(t *testing.T) {
 	var addresses book
@@ -311,6 +333,12 @@ func TestInitiatorBelievesNoImpostor(t *testing.T) {
 			s.frame(challenge(t))
 			s.read()
 			s.frame([]byte(`{"type":"proof","verdict":"wiped"}`))
+		}, func(err error) bool { return errors.Is(err, ErrProtocol) }},
+		"proof without a verdict": {func(t *testing.T, s *stranger) {
+			hello, ours := s.read(), challenge(t)
+			s.frame(ours)
+			s.read()
+			s.frame(encoded(t, prove(hello, ours, []byte("a token of the cluster"), roleAcceptor)))
 		}, func(err error) bool { return errors.Is(err, ErrProtocol) }},
 		"hang up": {func(_ *testing.T, s *stranger) { s.read() }, func(err error) bool { return errors.Is(err, io.EOF) }},
 	} {

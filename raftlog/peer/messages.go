@@ -87,7 +87,7 @@ func claimedNode(frame []byte) uint64 {
 	return o.Identity.NodeID
 }
 
-// decodeAnswer reads a frame of one of the given kinds.
+// decodeAnswer reads a frame of one of the given kinds. A verdict is a known one; the proof of step 3 comes without.
 func decodeAnswer(frame []byte, kinds ...string) (*answer, error) {
 	var a answer
 	if err := json.Unmarshal(frame, &a); err != nil {
@@ -97,7 +97,7 @@ func decodeAnswer(frame []byte, kinds ...string) (*answer, error) {
 		if a.Kind != kind {
 			continue
 		}
-		if a.Verdict != "" && !a.Verdict.known() {
+		if !a.Verdict.known() && (a.Verdict != "" || kind == kindVerdict) {
 			return nil, fmt.Errorf("%w: verdict %.20q", ErrProtocol, a.Verdict)
 		}
 		return &a, nil
