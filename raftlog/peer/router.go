@@ -92,13 +92,13 @@ func (r *Router) Ask(ctx context.Context, id uint64, kind string, body []byte) (
 
 // serve answers the requests of one connection, one after the other.
 func (r *Router) serve(conn *Conn) {
-	if err := r.answerAll(conn); err != nil {
-		r.network.logger.Debug().Err(err).Uint64("peer", conn.Remote.NodeID).Str("purpose", string(r.purpose)).
-			Msg("raft port: connection ended")
-	}
+	err := r.answerAll(conn)
 	closeQuietly(conn)
+	r.network.logger.Debug().Err(err).Uint64("peer", conn.Remote.NodeID).Str("purpose", string(r.purpose)).
+		Msg("raft port: connection ended")
 }
 
+// answerAll returns why the connection ended.
 func (r *Router) answerAll(conn *Conn) error {
 	for {
 		if err := conn.SetReadDeadline(time.Now().Add(routerIdle)); err != nil {
