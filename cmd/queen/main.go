@@ -4,8 +4,14 @@ package main
 import (
 	"context"
 	"os"
+
+	"github.com/mattn/go-isatty"
 )
 
 func main() {
-	os.Exit(run(context.Background(), os.Args[1:], process{environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr}))
+	os.Exit(run(context.Background(), os.Args[1:], process{
+		environ: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
+		asks:    isatty.IsTerminal(os.Stdin.Fd()) && isatty.IsTerminal(os.Stderr.Fd()),
+		colours: isatty.IsTerminal(os.Stdout.Fd()),
+	}))
 }

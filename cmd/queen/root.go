@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,13 +19,27 @@ const (
 	exitFatal         = 1 // FATAL of serve; wrong use or a local error of the other commands
 	exitServeUsage    = 2 // serve: a wrong command line, or an unknown crash point
 	exitServerRefused = 2 // the others: the server refused or is unhealthy
+	exitNotAuthorised = 3
 )
 
 // process is what a command may touch of the process around it, so that tests can run commands in their own.
 type process struct {
 	environ []string
+	stdin   io.Reader
 	stdout  io.Writer
 	stderr  io.Writer
+	// asks is set when somebody sits there to answer a question; colours when the output is a terminal.
+	asks, colours bool
+}
+
+// variable returns an environment variable, the last one of that name, or "".
+func (p process) variable(name string) string {
+	for _, pair := range slices.Backward(p.environ) {
+		if value, found := strings.CutPrefix(pair, name+"="); found {
+			return value
+		}
+	}
+	return ""
 }
 
 // exitError carries the exit code of a failed command. A nil cause has been reported already.
@@ -81,7 +97,7 @@ func rootCommand(around process) *cobra.Command {
 	root.SilenceUsage = true
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(serveCommand(around), configCommand(around), healthCommand(around), versionCommand(around),
-		sleepCommand(), benchCommand(around))
+		sleepCommand(), clusterCommand(around), benchCommand(around))
 	// Flag errors of serve, spelt out or not, end with its own code; the other commands inherit from here.
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		if command == root || command.Name() == "serve" {
