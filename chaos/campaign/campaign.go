@@ -105,7 +105,7 @@ func Run(options Options) (Report, []ledger.Violation, error) {
 
 // underLoad interrupts the broker while the load goes on, and judges.
 func (r *run) underLoad() ([]ledger.Violation, error) {
-	load := workload.Start(r.client, r.options.Plan, r.history, r.gate, r.options.Seed)
+	load := workload.Start([]*harness.Client{r.client}, r.options.Plan, r.history, r.gate, r.options.Seed)
 	for r.report.Interruptions < r.options.Times {
 		violations, err := r.interrupt()
 		if err != nil || len(violations) > 0 {

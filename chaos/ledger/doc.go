@@ -17,11 +17,16 @@
 //	dead letter   a row is missing, or stands there without a reason, or with a wrong retryCount (6.5)
 //	position      a group did not end at the tail although it consumed everything
 //	cursor        no order of the calls explains the answers by the reference model (section 17)
+//	divergent     two nodes of a cluster hold different things after applying the same log
 //	undecided     too many calls of unknown outcome stood open at once to decide the rule above
 //
 // The rules are pure: they read no clock and no socket. Outcomes are those of cluster.md 8.5: a call happened, it did
 // not happen, or nobody knows. A call of unknown outcome is allowed both, and a call that is still open is one of
 // them, so that a history can be judged while the load goes on.
+//
+// A run on a cluster writes a replicated history (NewReplicatedHistory): the end of a process proves nothing then, and a call of
+// unknown outcome may take effect until a write that was sent after its deadline has been acknowledged. Each node is judged
+// against the books, and against the other nodes (CheckReplicas).
 //
 // What the package does not judge: conflation, delays, retention, seeks and acks without a lease. No workload that
 // writes histories uses them.

@@ -118,6 +118,13 @@ type QueueRules struct {
 	DeadLetter bool          // an exhausted message is filed, not dropped
 }
 
+// Replication says that the calls went to several nodes, any of which may carry a call out after the one that was asked has
+// ended. The lives of single processes say nothing then about a call of unknown outcome.
+type Replication struct {
+	// Deadline is how long after its arrival a write may still be proposed: the clients send it with every write.
+	Deadline time.Duration
+}
+
 // History is what happened in one run, in the words of the clients. All methods may be called from any goroutine.
 type History struct {
 	origin time.Time
@@ -136,11 +143,24 @@ type Books struct {
 	Extends      []Extend
 	Transactions []Transaction
 	Lives        []Life
+	Replicated   *Replication // nil for one broker
+	Faults       []Span       // what was done to the nodes, from the first effect until all of it was over
 }
 
 // NewHistory starts the books; the rules hold for the whole run.
 func NewHistory(queues map[string]QueueRules) *History {
 	return &History{origin: time.Now(), books: Books{Queues: queues}}
+}
+
+// NewReplicatedHistory is NewHistory for calls to the nodes of a cluster.
+func NewReplicatedHistory(queues map[string]QueueRules, how Replication) *History {
+	return &History{origin: time.Now(), books: Books{Queues: queues, Replicated: &how}}
+}
+
+// Fault books that something is done to nodes or to their network. The returned function says that it is over.
+func (h *History) Fault() func() {
+	i := open(h, &h.books.Faults, Span{}, func(s *Span, now time.Duration) { s.Start = now })
+	return func() { h.change(func(now time.Duration) { h.books.Faults[i].End = now }) }
 }
 
 // Now is the time since the origin.
@@ -158,6 +178,8 @@ func (h *History) Books() Books {
 		Extends:      slices.Clone(h.books.Extends),
 		Transactions: slices.Clone(h.books.Transactions),
 		Lives:        slices.Clone(h.books.Lives),
+		Replicated:   h.books.Replicated,
+		Faults:       slices.Clone(h.books.Faults),
 	}
 	for _, dark := range h.blackouts {
 		books.forget(dark)

@@ -13,8 +13,8 @@ import (
 const (
 	// popGrace is how long after its client gave up a pop may still claim, or hold what is to be handed back.
 	popGrace = 10 * time.Second
-	// writeGrace is the same for a write: no command is proposed after its deadline, which is at most 60 s.
-	writeGrace = 65 * time.Second
+	// longestWriteGrace is the same for a write: no command is proposed after its deadline, which is at most 60 s.
+	longestWriteGrace = 65 * time.Second
 	// forever is an instant after every run.
 	forever = time.Duration(math.MaxInt64)
 )
@@ -53,7 +53,7 @@ func collectSteps(books Books, logs shelves) map[Reader][]step {
 		}
 		call := ackCall{span: transaction.Span, outcome: outcome, group: transaction.Group, leaseID: transaction.LeaseID, items: transaction.Acks, bundled: true}
 		if transaction.Outcome == Unknown {
-			call.span.End = books.effectEnd(transaction.Span, writeGrace)
+			call.span.End = books.effectEnd(transaction.Span, books.writeGrace())
 			call.unanswered = true
 		}
 		add(call)
@@ -70,8 +70,11 @@ func collectSteps(books Books, logs shelves) map[Reader][]step {
 }
 
 // effectEnd is the last instant at which a call of unknown outcome may take effect: its own deadline, or the readiness
-// of the broker after the end of the process that may have received it, whichever is first.
+// of the broker after the end of the process that may have received it, whichever is first. In a cluster see settledBy.
 func (b Books) effectEnd(call Span, grace time.Duration) time.Duration {
+	if b.Replicated != nil {
+		return b.settledBy(call, grace)
+	}
 	end := forever
 	if call.End > 0 {
 		end = call.End + grace
@@ -177,7 +180,7 @@ func (a ackCall) steps(books Books) map[Reader]step {
 		case a.outcome == NotDone && a.bundled && len(split) == 1:
 			this.apply = func(c cursor) ([]cursor, string) { return c.rejected(by) }
 		case a.outcome == Unknown:
-			this.span.End = books.effectEnd(a.span, writeGrace)
+			this.span.End = books.effectEnd(a.span, books.writeGrace())
 			by.span = this.span
 			this.optional = true
 			this.apply = func(c cursor) ([]cursor, string) { return c.anyWay(by) }
@@ -244,7 +247,7 @@ func extendStep(books Books, extend Extend) (step, bool) {
 	this := step{span: extend.Span, label: fmt.Sprintf("extend of %s by %v (%v)", extend.LeaseID, extend.By, extend.Outcome)}
 	switch {
 	case extend.Outcome == Unknown:
-		this.span.End = books.effectEnd(extend.Span, writeGrace)
+		this.span.End = books.effectEnd(extend.Span, books.writeGrace())
 		extend.Span = this.span
 		this.optional = true
 	case extend.Outcome == NotDone || extend.Renewed == 0:

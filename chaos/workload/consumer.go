@@ -27,6 +27,7 @@ const (
 // consumer pops and settles until its context ends.
 type consumer struct {
 	load   *Load
+	via    *route
 	name   string
 	queue  Queue
 	group  string
@@ -45,12 +46,12 @@ func (c *consumer) run(ctx context.Context) {
 	for c.load.gate.Pass(ctx) {
 		query := fmt.Sprintf("wait=true&timeout=%d&batch=%d&partitions=%d", popWaitMs, 1+c.random.IntN(popBatch), 1+c.random.IntN(popPartition))
 		popping, leave := ctx, context.CancelFunc(func() {})
-		if c.random.IntN(100) < 3 { // a client that leaves in the middle
+		if c.random.IntN(100) < c.load.plan.LeavePct { // a client that leaves in the middle
 			popping, leave = context.WithTimeout(ctx, time.Duration(c.random.IntN(popWaitMs/2))*time.Millisecond)
 		}
-		batches, outcome := c.load.pop(popping, c.queue, c.group, query)
+		batches, outcome := c.load.pop(popping, c.via, c.queue, c.group, query)
 		leave()
-		if outcome == ledger.Unknown && !pause(ctx, popRetryAfter) {
+		if outcome != ledger.Done && !pause(ctx, popRetryAfter) {
 			return
 		}
 		if len(batches) > 1 && c.random.IntN(3) == 0 {
@@ -66,10 +67,11 @@ func (c *consumer) run(ctx context.Context) {
 // settle deals with one batch in one of the ways a client may. The shares make sure that each way happens hundreds of
 // times in a campaign while most messages are consumed in peace.
 func (c *consumer) settle(ctx context.Context, b batch) {
+	c.via.stray(c.random)
 	n := len(b.messages)
 	at := c.random.IntN(n)
 	chance := c.random.IntN(100)
-	if c.queue.Target != "" && chance < 15 {
+	if c.queue.Target != "" && c.random.IntN(100) < c.queue.BundledPct {
 		c.settleInTransaction(ctx, b)
 		return
 	}
@@ -133,7 +135,7 @@ func (c *consumer) completeTogether(ctx context.Context, batches []batch) {
 
 // extendAndComplete holds the batch past the end of its first lease.
 func (c *consumer) extendAndComplete(ctx context.Context, b batch) {
-	if c.load.extend(c.group, b, c.queue.Lease+time.Second) && !pause(ctx, c.queue.Lease+lateBy/2) {
+	if c.load.extend(c.via, c.group, b, c.queue.Lease+time.Second) && !pause(ctx, c.queue.Lease+lateBy/2) {
 		return
 	}
 	c.ack(ctx, b, all("completed", len(b.messages)))
@@ -160,7 +162,7 @@ func (c *consumer) settleInTransaction(ctx context.Context, b batch) {
 		if !c.load.gate.Pass(ctx) {
 			return
 		}
-		outcome = c.load.transaction(c.group, b, statuses, append([]ledger.PushItem(nil), pushes...))
+		outcome = c.load.transaction(c.via, c.group, b, statuses, append([]ledger.PushItem(nil), pushes...))
 	}
 }
 
@@ -172,18 +174,21 @@ func (c *consumer) ack(ctx context.Context, b batch, statuses []string) {
 		if tries > 0 && c.random.IntN(10) < 2 || !c.load.gate.Pass(ctx) {
 			return
 		}
-		outcome = c.load.ack(c.group, b, statuses)
+		outcome = c.load.ack(c.via, c.group, b, statuses)
 	}
 }
 
 // pop sends one booked pop and splits what it got by partition.
-func (l *Load) pop(ctx context.Context, queue Queue, group, query string) ([]batch, ledger.Outcome) {
+func (l *Load) pop(ctx context.Context, via *route, queue Queue, group, query string) ([]batch, ledger.Outcome) {
 	if group != QueueMode {
 		query += "&consumerGroup=" + url.QueryEscape(group)
 	}
 	closeCall := l.history.Pop(queue.Name, group, queue.Lease)
-	reply := l.client.PopContext(ctx, queue.Name, query)
+	reply := via.client().PopContext(ctx, queue.Name, query)
 	outcome := ledger.Classify(reply.Status, reply.Err)
+	if ctx.Err() == nil {
+		via.learn(outcome)
+	}
 	var (
 		messages []ledger.Delivery
 		batches  []batch
@@ -208,7 +213,7 @@ func (l *Load) pop(ctx context.Context, queue Queue, group, query string) ([]bat
 }
 
 // ack sends one booked ack.
-func (l *Load) ack(group string, b batch, statuses []string) ledger.Outcome {
+func (l *Load) ack(via *route, group string, b batch, statuses []string) ledger.Outcome {
 	items := ackItems(b, statuses)
 	closeCall := l.history.Ack(group, b.leaseID, items)
 	wire := make([]harness.AckItem, len(items))
@@ -217,8 +222,9 @@ func (l *Load) ack(group string, b batch, statuses []string) ledger.Outcome {
 			TransactionID: item.TransactionID, PartitionID: b.ids[item.Partition], Status: item.Status, LeaseID: b.leaseID,
 		}
 	}
-	reply := l.client.AckBatch(wireGroup(group), wire...)
+	reply := via.client().AckBatch(wireGroup(group), wire...)
 	outcome := ledger.Classify(reply.Status, reply.Err)
+	via.learn(outcome)
 	if outcome == ledger.Done {
 		items = append([]ledger.AckItem(nil), items...)
 		for i := range min(len(items), len(reply.Items)) {
@@ -251,17 +257,18 @@ func ackItems(b batch, statuses []string) []ledger.AckItem {
 }
 
 // extend sends one booked extension and reports whether it was granted.
-func (l *Load) extend(group string, b batch, by time.Duration) bool {
+func (l *Load) extend(via *route, group string, b batch, by time.Duration) bool {
 	partitions := slices.SortedFunc(maps.Keys(b.ids), func(x, y ledger.Partition) int { return cmp.Compare(x.Name, y.Name) })
 	closeCall := l.history.Extend(ledger.Extend{Group: group, LeaseID: b.leaseID, By: by, Partitions: partitions})
-	reply := l.client.Extend(b.leaseID, map[string]any{"seconds": int(by / time.Second)})
+	reply := via.client().Extend(b.leaseID, map[string]any{"seconds": int(by / time.Second)})
 	outcome := ledger.Classify(reply.Status, reply.Err)
+	via.learn(outcome)
 	closeCall(outcome, reply.Renewed)
 	return outcome == ledger.Done && reply.Success
 }
 
-// transaction sends one booked transaction of acks and pushes.
-func (l *Load) transaction(group string, b batch, statuses []string, pushes []ledger.PushItem) ledger.Outcome {
+// transaction sends one booked transaction of pushes and, when there is a batch, of acks.
+func (l *Load) transaction(via *route, group string, b batch, statuses []string, pushes []ledger.PushItem) ledger.Outcome {
 	call := ledger.Transaction{Group: group, LeaseID: b.leaseID, Acks: ackItems(b, statuses), Pushes: pushes}
 	closeCall := l.history.Transaction(call)
 	var operations []any
@@ -272,8 +279,13 @@ func (l *Load) transaction(group string, b batch, statuses []string, pushes []le
 		})
 	}
 	operations = append(operations, map[string]any{"type": "push", "items": l.wire(pushes)})
-	reply := l.client.Transaction(map[string]any{"operations": operations, "requiredLeases": []string{b.leaseID}})
+	body := map[string]any{"operations": operations}
+	if b.leaseID != "" {
+		body["requiredLeases"] = []string{b.leaseID}
+	}
+	reply := via.client().Transaction(body)
 	outcome := ledger.Classify(reply.Status, reply.Err)
+	via.learn(outcome)
 	if outcome == ledger.Done {
 		if !reply.Success {
 			outcome = ledger.NotDone

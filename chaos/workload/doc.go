@@ -1,4 +1,4 @@
-// Package workload puts mixed load on one broker and writes every call into a ledger.History.
+// Package workload puts mixed load on a broker, or on all nodes of a cluster, and writes every call into a ledger.History.
 //
 // Producers push batches over several queues and partitions, repeat some of their messages, and resend what was cut
 // off. Consumers of several groups, queue mode among them, pop with leases and settle what they get in every way the

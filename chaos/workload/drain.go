@@ -31,7 +31,7 @@ func (l *Load) Drain() error {
 	for _, queue := range l.plan.Queues {
 		for _, reader := range queue.Groups {
 			group.Go(func() {
-				if err := l.drain(ctx, queue, reader); err != nil {
+				if err := l.drain(ctx, l.route(0), queue, reader); err != nil {
 					mutex.Lock()
 					all = errors.Join(all, err)
 					mutex.Unlock()
@@ -43,11 +43,11 @@ func (l *Load) Drain() error {
 	return all
 }
 
-func (l *Load) drain(ctx context.Context, queue Queue, group string) error {
+func (l *Load) drain(ctx context.Context, via *route, queue Queue, group string) error {
 	wait := queue.Lease + quietFor
 	query := fmt.Sprintf("wait=true&timeout=%d&batch=%d&partitions=64", wait.Milliseconds(), drainBatch)
 	for {
-		batches, outcome := l.pop(ctx, queue, group, query)
+		batches, outcome := l.pop(ctx, via, queue, group, query)
 		switch {
 		case outcome != ledger.Done:
 			return fmt.Errorf("drain %s for %s: the pop is %v", queue.Name, group, outcome)
@@ -55,7 +55,7 @@ func (l *Load) drain(ctx context.Context, queue Queue, group string) error {
 			return nil
 		}
 		for _, one := range batches {
-			if outcome := l.ack(group, one, all("completed", len(one.messages))); outcome != ledger.Done {
+			if outcome := l.ack(via, group, one, all("completed", len(one.messages))); outcome != ledger.Done {
 				return fmt.Errorf("drain %s for %s: the ack is %v", queue.Name, group, outcome)
 			}
 		}

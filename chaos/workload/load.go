@@ -15,7 +15,7 @@ import (
 // Load is running load. Its owner calls Stop.
 type Load struct {
 	plan    Plan
-	client  *harness.Client
+	clients []*harness.Client
 	history *ledger.History
 	gate    *Gate
 
@@ -40,9 +40,10 @@ func Prepare(client *harness.Client, plan Plan) error {
 	return nil
 }
 
-// Start puts the load on the broker until Stop. The gate belongs to the caller, who closes it while the broker is down.
-func Start(client *harness.Client, plan Plan, history *ledger.History, gate *Gate, seed uint64) *Load {
-	load := &Load{plan: plan, client: client, history: history, gate: gate}
+// Start puts the load on a broker, or on all nodes of a cluster through one client each, until Stop. The gate belongs to the
+// caller, who closes it while nobody can answer.
+func Start(clients []*harness.Client, plan Plan, history *ledger.History, gate *Gate, seed uint64) *Load {
+	load := &Load{plan: plan, clients: clients, history: history, gate: gate}
 	var pushing, consuming context.Context
 	pushing, load.stopPushing = context.WithCancel(context.Background())
 	consuming, load.stopConsuming = context.WithCancel(context.Background())
@@ -52,14 +53,14 @@ func Start(client *harness.Client, plan Plan, history *ledger.History, gate *Gat
 		return rand.New(rand.NewPCG(seed, hash.Sum64()))
 	}
 	for i := range plan.Producers {
-		producer := &producer{load: load, name: fmt.Sprintf("p%d", i), random: random("producer", i)}
+		producer := &producer{load: load, via: load.route(i), name: fmt.Sprintf("p%d", i), random: random("producer", i)}
 		load.producers.Go(func() { producer.run(pushing) })
 	}
 	for _, queue := range plan.Queues {
 		for _, group := range queue.Groups {
 			for i := range plan.ConsumersPer {
 				name := fmt.Sprintf("%s@%s#%d", group, queue.Name, i)
-				consumer := &consumer{load: load, name: name, queue: queue, group: group, random: random(name, i)}
+				consumer := &consumer{load: load, via: load.route(i), name: name, queue: queue, group: group, random: random(name, i)}
 				load.consumers.Go(func() { consumer.run(consuming) })
 			}
 		}

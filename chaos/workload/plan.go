@@ -18,6 +18,9 @@ type Plan struct {
 	PushEvery    time.Duration // pause of a producer between two calls
 	BatchMax     int           // messages of one push
 	PayloadMax   int           // bytes of filler in a payload
+	RepeatPct    int           // of the pushed messages, how many repeat an older one
+	BundledPct   int           // of the pushes, how many go as a transaction over several partitions
+	LeavePct     int           // of the pops, how many lose their client while they wait
 }
 
 // Queue is one queue of the plan.
@@ -29,6 +32,7 @@ type Queue struct {
 	Rules      ledger.QueueRules
 	Pushed     bool   // producers push into it; otherwise only transactions do
 	Target     string // where the transactions of its consumers push to; "" for none
+	BundledPct int    // of its batches, how many are settled in such a transaction
 }
 
 // Mixed is the load of the crash campaigns: two queues that are pushed to and one that transactions feed. The leases
@@ -38,11 +42,11 @@ func Mixed() Plan {
 		Queues: []Queue{
 			{
 				Name: "orders", Partitions: 4, Groups: []string{QueueMode, "billing", "audit"}, Lease: 2 * time.Second,
-				Rules: ledger.QueueRules{RetryLimit: 2, DeadLetter: true}, Pushed: true, Target: "invoices",
+				Rules: ledger.QueueRules{RetryLimit: 2, DeadLetter: true}, Pushed: true, Target: "invoices", BundledPct: 15,
 			},
 			{
 				Name: "events", Partitions: 3, Groups: []string{"billing", "search"}, Lease: time.Second,
-				Rules: ledger.QueueRules{RetryLimit: 1, RetryDelay: 300 * time.Millisecond, DeadLetter: false}, Pushed: true, Target: "invoices",
+				Rules: ledger.QueueRules{RetryLimit: 1, RetryDelay: 300 * time.Millisecond, DeadLetter: false}, Pushed: true, Target: "invoices", BundledPct: 15,
 			},
 			{
 				Name: "invoices", Partitions: 2, Groups: []string{"mailer"}, Lease: time.Second,
@@ -50,6 +54,7 @@ func Mixed() Plan {
 			},
 		},
 		Producers: 3, ConsumersPer: 3, PushEvery: 20 * time.Millisecond, BatchMax: 12, PayloadMax: 600,
+		RepeatPct: 8, LeavePct: 3,
 	}
 }
 

@@ -19,6 +19,7 @@ const (
 // producer pushes until its context ends.
 type producer struct {
 	load     *Load
+	via      *route
 	name     string
 	random   *rand.Rand
 	messages int // minted so far
@@ -31,44 +32,77 @@ func (p *producer) run(ctx context.Context) {
 		if !p.load.gate.Pass(ctx) {
 			return
 		}
+		p.via.stray(p.random)
+		if p.random.IntN(100) < p.load.plan.BundledPct {
+			// It is not sent again: its txids would be taken for duplicates one by one.
+			p.load.transaction(p.via, "", batch{}, nil, p.bundle())
+			continue
+		}
 		items := p.batch()
-		outcome := p.load.push(items)
+		outcome := p.load.push(p.via, items)
 		// A client resends what was cut off, under the same txids; some give up. The attempt has tokens of its own.
 		for resends := 0; outcome == ledger.Unknown && resends < resendLimit && p.random.IntN(10) < 8; resends++ {
 			if !p.load.gate.Pass(ctx) {
 				return
 			}
-			outcome = p.load.push(p.again(items))
+			outcome = p.load.push(p.via, p.again(items))
 		}
 	}
 }
 
-// batch makes the items of one call.
-func (p *producer) batch() []ledger.PushItem {
-	queues := make([]Queue, 0, len(p.load.plan.Queues))
-	for _, queue := range p.load.plan.Queues {
+// pushed lists the queues that producers push to.
+func (p Plan) pushed() []Queue {
+	queues := make([]Queue, 0, len(p.Queues))
+	for _, queue := range p.Queues {
 		if queue.Pushed {
 			queues = append(queues, queue)
 		}
 	}
+	return queues
+}
+
+// bundle makes new messages for several partitions, which are to be stored together.
+func (p *producer) bundle() []ledger.PushItem {
+	queues := p.load.plan.pushed()
+	items := make([]ledger.PushItem, 2+p.random.IntN(3))
+	for i := range items {
+		queue := queues[p.random.IntN(len(queues))]
+		items[i] = p.fresh(queue)
+	}
+	return items
+}
+
+// fresh makes a message with a txid that nobody has used.
+func (p *producer) fresh(queue Queue) ledger.PushItem {
+	item := ledger.PushItem{
+		Partition: queue.partition(p.random.IntN(queue.Partitions)), Token: p.token(), Offset: -1,
+		TransactionID: fmt.Sprintf("%s-m%d", p.name, p.messages),
+	}
+	p.messages++
+	return item
+}
+
+// batch makes the items of one call.
+func (p *producer) batch() []ledger.PushItem {
+	queues := p.load.plan.pushed()
 	queue := queues[p.random.IntN(len(queues))]
 	items := make([]ledger.PushItem, 0, p.load.plan.BatchMax)
 	for range 1 + p.random.IntN(p.load.plan.BatchMax) {
 		switch chance := p.random.IntN(100); {
-		case chance < 8 && len(p.sent) > 0: // repeat an older message, wherever it was
+		case chance < p.load.plan.RepeatPct && len(p.sent) > 0: // repeat an older message, wherever it was
 			items = append(items, p.again(p.sent[p.random.IntN(len(p.sent)):][:1])...)
 			continue
-		case chance < 11 && len(items) > 0: // repeat a message of this call
+		case chance < p.load.plan.RepeatPct+3 && len(items) > 0: // repeat a message of this call
 			items = append(items, p.again(items[p.random.IntN(len(items)):][:1])...)
 			continue
-		case chance < 14: // another queue in the same call
+		case chance < p.load.plan.RepeatPct+6: // another queue in the same call
 			queue = queues[p.random.IntN(len(queues))]
 		}
-		item := ledger.PushItem{Partition: queue.partition(p.random.IntN(queue.Partitions)), Token: p.token(), Offset: -1}
+		item := p.fresh(queue)
 		if p.random.IntN(100) < 92 {
-			item.TransactionID = fmt.Sprintf("%s-m%d", p.name, p.messages)
-			p.messages++
 			p.remember(item)
+		} else {
+			item.TransactionID = "" // the broker mints one
 		}
 		items = append(items, item)
 	}
@@ -98,10 +132,11 @@ func (p *producer) remember(item ledger.PushItem) {
 }
 
 // push sends one booked call.
-func (l *Load) push(items []ledger.PushItem) ledger.Outcome {
+func (l *Load) push(via *route, items []ledger.PushItem) ledger.Outcome {
 	closeCall := l.history.Push(items)
-	reply := l.client.Push(l.wire(items)...)
+	reply := via.client().Push(l.wire(items)...)
 	outcome := ledger.Classify(reply.Status, reply.Err)
+	via.learn(outcome)
 	if outcome != ledger.Done {
 		closeCall(outcome, items)
 		return outcome

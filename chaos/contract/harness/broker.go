@@ -87,15 +87,23 @@ type process struct {
 	err     error
 }
 
+// Prepare chooses a free port for a broker and starts nothing: for a test that has to name the address first.
+func Prepare(options Options) (*Broker, error) {
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	return &Broker{options: options, port: port}, nil
+}
+
 // Start runs a broker on a free port and returns once its /health answers 200. A port that somebody else has taken
 // meanwhile says nothing about the broker: it gets another one.
 func Start(options Options) (*Broker, error) {
 	for tries := 1; ; tries++ {
-		port, err := freePort()
+		broker, err := Prepare(options)
 		if err != nil {
 			return nil, err
 		}
-		broker := &Broker{options: options, port: port}
 		err = broker.Start()
 		if err == nil {
 			return broker, nil
@@ -124,6 +132,9 @@ func (b *Broker) DataDir() string { return filepath.Join(b.options.Dir, "data") 
 // PID is the id of the running process.
 func (b *Broker) PID() int { return b.process.command.Process.Pid }
 
+// Env is an environment variable of the next start, "" where the options and SetEnv name none.
+func (b *Broker) Env(name string) string { return b.options.Env[name] }
+
 // SetEnv changes an environment variable of the next start.
 func (b *Broker) SetEnv(name, value string) {
 	env := map[string]string{name: value}
@@ -133,6 +144,28 @@ func (b *Broker) SetEnv(name, value string) {
 		}
 	}
 	b.options.Env = env
+}
+
+// Running tells whether the process has been started and not been ended by Stop or Kill; it may have ended by itself.
+func (b *Broker) Running() bool { return b.process != nil }
+
+// Wait waits for a process that is about to end by itself and gives its exit status; -1 stands for a signal. A process that is
+// still there after the time is killed.
+func (b *Broker) Wait(within time.Duration) (int, error) {
+	running := b.process
+	if running == nil {
+		return 0, errors.New("wait for broker: it is not running")
+	}
+	timeout := time.NewTimer(within)
+	defer timeout.Stop()
+	select {
+	case <-running.done:
+		b.process = nil
+		return running.command.ProcessState.ExitCode(), nil
+	case <-timeout.C:
+		b.Kill()
+		return 0, fmt.Errorf("wait for broker: it runs on after %v\n%s", within, b.logTail())
+	}
 }
 
 // Launch runs the process on the directory and port of this broker and does not wait for readiness. Start is Launch
@@ -281,9 +314,9 @@ const (
 	portAttempts = 100
 )
 
-// freePort finds a port that nobody listens on. Nothing holds it until the broker listens: a collision with another process
+// FreePort finds a port that nobody listens on. Nothing holds it until the broker listens: a collision with another process
 // shows as a failed start, never as a wrong answer.
-func freePort() (int, error) {
+func FreePort() (int, error) {
 	var last error
 	for range portAttempts {
 		port := firstPort + rand.IntN(ports)

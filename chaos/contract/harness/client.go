@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -24,6 +25,8 @@ type Client struct {
 	http   *http.Client
 	header http.Header
 	once   bool // WithoutResend
+	// timeout is WithTimeout, deadline is WithDeadline; 0 where nobody asked.
+	timeout, deadline time.Duration
 }
 
 // NewClient returns a client of the broker at base, an address like http://127.0.0.1:6632.
@@ -43,16 +46,34 @@ func NewClient(base string) *Client {
 
 // With returns a client over the same connections that sends the header with every request.
 func (c *Client) With(name, value string) *Client {
-	header := maps.Clone(c.header)
-	header.Set(name, value)
-	return &Client{base: c.base, http: c.http, header: header, once: c.once}
+	derived := *c
+	derived.header = maps.Clone(c.header)
+	derived.header.Set(name, value)
+	return &derived
+}
+
+// WithTimeout returns a client over the same connections that gives up on an answer after so long.
+func (c *Client) WithTimeout(timeout time.Duration) *Client {
+	derived := *c
+	derived.timeout = timeout
+	return &derived
+}
+
+// WithDeadline returns a client over the same connections whose POST requests carry the deadline as timeoutMs (cluster.md
+// 8.2): no write of them takes effect much later.
+func (c *Client) WithDeadline(deadline time.Duration) *Client {
+	derived := *c
+	derived.deadline = deadline
+	return &derived
 }
 
 // WithoutResend returns a client over the same connections that sends every request at most once. Others leave it to
 // the transport, which repeats a GET by itself when a reused connection breaks before the answer: the effect of the
 // first try, such as the claim of a pop, would then go unnoticed.
 func (c *Client) WithoutResend() *Client {
-	return &Client{base: c.base, http: c.http, header: c.header, once: true}
+	derived := *c
+	derived.once = true
+	return &derived
 }
 
 // WithToken returns a client over the same connections that sends the token as its bearer.
@@ -134,7 +155,11 @@ func (c *Client) Do(request Request) Response { return c.DoContext(context.Backg
 
 // DoContext is Do; when the context ends, the connection is closed as a leaving client closes it.
 func (c *Client) DoContext(ctx context.Context, request Request) Response {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	timeout := requestTimeout
+	if c.timeout > 0 {
+		timeout = c.timeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	path, query, hasQuery := strings.Cut(request.Path, "?")
 	// Opaque keeps the path as it stands: nothing is escaped, cleaned or merged on the way.
@@ -176,7 +201,19 @@ func (c *Client) Delete(path string) Response {
 
 // Post sends a POST. A string or a []byte is the body as it stands, nil is no body, anything else is marshalled.
 func (c *Client) Post(path string, body any) Response {
+	if c.deadline > 0 {
+		path = withQuery(path, "timeoutMs", strconv.FormatInt(c.deadline.Milliseconds(), 10))
+	}
 	return c.Do(Request{Method: http.MethodPost, Path: path, Body: encodeBody(body)})
+}
+
+// withQuery adds a parameter to a raw request target.
+func withQuery(path, name, value string) string {
+	separator := "?"
+	if strings.Contains(path, "?") {
+		separator = "&"
+	}
+	return path + separator + name + "=" + value
 }
 
 func encodeBody(body any) []byte {

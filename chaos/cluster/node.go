@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"queen/chaos/contract/harness"
+)
+
+// Node is one member, or one that may become a member. Its methods are called from one goroutine at a time, apart from Client
+// and Health.
+type Node struct {
+	ID     uint64
+	broker *harness.Broker
+	client *harness.Client
+	listen string // the raft address that the process listens on, behind its proxy
+	paused bool
+}
+
+// Client returns a client of this node, which may be kept across restarts. Every request is sent once.
+func (n *Node) Client() *harness.Client { return n.client }
+
+// Launch starts the process and does not wait for it.
+func (n *Node) Launch() error {
+	if err := n.broker.Launch(); err != nil {
+		return fmt.Errorf("launch node %d: %w", n.ID, err)
+	}
+	return nil
+}
+
+// LaunchWith is Launch with variables that hold for this one start.
+func (n *Node) LaunchWith(env map[string]string) error {
+	before := map[string]string{}
+	for name, value := range env {
+		before[name] = n.broker.Env(name)
+		n.broker.SetEnv(name, value)
+	}
+	err := n.Launch()
+	for name, value := range before {
+		n.broker.SetEnv(name, value)
+	}
+	return err
+}
+
+// SetEnv changes a variable from the next start on.
+func (n *Node) SetEnv(name, value string) { n.broker.SetEnv(name, value) }
+
+// Running tells whether the process is there and not paused.
+func (n *Node) Running() bool { return n.broker.Running() && !n.paused }
+
+// Kill ends the process as a crash does.
+func (n *Node) Kill() {
+	n.broker.Kill()
+	n.paused = false
+}
+
+// Stop ends the process in order.
+func (n *Node) Stop() error {
+	if err := n.broker.Stop(); err != nil {
+		return fmt.Errorf("stop node %d: %w", n.ID, err)
+	}
+	return nil
+}
+
+// Pause stops the process where it is.
+func (n *Node) Pause() error {
+	n.paused = true
+	return n.signal(unix.SIGSTOP)
+}
+
+// Resume lets a paused process go on.
+func (n *Node) Resume() error {
+	if !n.paused {
+		return nil
+	}
+	n.paused = false
+	return n.signal(unix.SIGCONT)
+}
+
+func (n *Node) signal(signal unix.Signal) error {
+	if err := unix.Kill(n.broker.PID(), signal); err != nil {
+		return fmt.Errorf("send signal %v to node %d: %w", signal, n.ID, err)
+	}
+	return nil
+}
+
+// Wipe removes the data directory of a node that does not run.
+func (n *Node) Wipe() error {
+	if n.broker.Running() {
+		return fmt.Errorf("wipe node %d: it runs", n.ID)
+	}
+	if err := os.RemoveAll(n.broker.DataDir()); err != nil {
+		return fmt.Errorf("wipe node %d: %w", n.ID, err)
+	}
+	return nil
+}
+
+// newNode prepares a node in a directory of its own below the given one.
+func newNode(id uint64, options Options, listen string) (*Node, error) {
+	dir := filepath.Join(options.Dir, fmt.Sprintf("node-%d", id))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make directory of node %d: %w", id, err)
+	}
+	env := maps.Clone(options.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, options.EnvOf[id])
+	broker, err := harness.Prepare(harness.Options{Binary: options.Binary, Dir: dir, Env: env})
+	if err != nil {
+		return nil, fmt.Errorf("prepare node %d: %w", id, err)
+	}
+	return &Node{ID: id, broker: broker, client: broker.Client().WithoutResend(), listen: listen}, nil
+}
