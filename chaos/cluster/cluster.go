@@ -62,7 +62,7 @@ func Prepare(options Options) (*Cluster, error) {
 			"QUEEN_RAFT_TOKEN":   Token,
 			"QUEEN_SERVER_ID":    fmt.Sprintf("node-%d", node.ID),
 		} {
-			if node.broker.Env(name) == "" {
+			if node.broker.Env(name) == "" && len(c.nodes) > 1 { // a lone node opens no raft port
 				node.SetEnv(name, value)
 			}
 		}
@@ -185,11 +185,18 @@ func (c *Cluster) AwaitHealthy(within time.Duration, nodes ...*Node) error {
 	if len(nodes) == 0 {
 		nodes = c.Running()
 	}
+	return awaitReady(within, nodes)
+}
+
+func awaitReady(within time.Duration, nodes []*Node) error {
 	deadline := time.Now().Add(within)
 	for _, node := range nodes {
 		err := Eventually(time.Until(deadline), fmt.Sprintf("node %d ready", node.ID), func() error {
 			health, err := node.Health()
-			if err == nil && !health.Healthy() {
+			switch {
+			case node.broker.Exited():
+				return fmt.Errorf("node %d has exited: %w", node.ID, errFinal)
+			case err == nil && !health.Healthy():
 				return errors.New(health.String())
 			}
 			return err

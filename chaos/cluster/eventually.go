@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -8,7 +9,10 @@ import (
 // pollEvery is the pause between two looks at a condition.
 const pollEvery = 10 * time.Millisecond
 
-// Eventually looks at a condition until it holds, at most for so long. The error is that of the last look.
+// errFinal is wrapped by the error of a condition that can no longer come to hold.
+var errFinal = errors.New("it will not change")
+
+// Eventually looks at a condition until it holds, or wraps errFinal, at most for so long. The error is that of the last look.
 func Eventually(within time.Duration, what string, condition func() error) error {
 	deadline := time.Now().Add(within)
 	poll := time.NewTicker(pollEvery)
@@ -17,6 +21,9 @@ func Eventually(within time.Duration, what string, condition func() error) error
 		err := condition()
 		if err == nil {
 			return nil
+		}
+		if errors.Is(err, errFinal) {
+			return fmt.Errorf("%s: %w", what, err)
 		}
 		if !time.Now().Before(deadline) {
 			return fmt.Errorf("%s: not within %v: %w", what, within, err)

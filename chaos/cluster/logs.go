@@ -92,6 +92,17 @@ func (n *Node) Logged(phrases ...string) (int, error) {
 	return count, nil
 }
 
+// tail is the end of a log without the settings that each start lists.
+func tail(content []byte) []byte {
+	var kept []byte
+	for line := range bytes.Lines(content) {
+		if !bytes.Contains(line, []byte("INFO queen: config: ")) {
+			kept = append(kept, line...)
+		}
+	}
+	return kept[max(0, len(kept)-logTailBytes):]
+}
+
 // LogTails quotes the end of every log, as an error for a failed start.
 func (c *Cluster) LogTails() error {
 	var all []error
@@ -100,7 +111,7 @@ func (c *Cluster) LogTails() error {
 		if err != nil {
 			continue // it was never started
 		}
-		all = append(all, fmt.Errorf("node %d:\n%s", node.ID, content[max(0, len(content)-logTailBytes):]))
+		all = append(all, fmt.Errorf("node %d:\n%s", node.ID, tail(content)))
 	}
 	return errors.Join(all...)
 }

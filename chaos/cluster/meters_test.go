@@ -45,12 +45,13 @@ func TestAllowanceIsTheWorstOfItsTime(t *testing.T) {
 }
 
 func TestStallMeterSeesAnIdleMachine(t *testing.T) {
-	s, err := MeasureStalls(t.TempDir())
+	start := time.Now()
+	s, err := MeasureStalls(t.TempDir(), func() time.Duration { return time.Since(start) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := Eventually(soon, "some time", func() error {
-		if s.Now() < 3*flushEvery {
+		if s.now() < 3*flushEvery {
 			return errors.New("it is young")
 		}
 		return nil
@@ -73,6 +74,9 @@ func TestEventuallyGivesTheLastError(t *testing.T) {
 		})
 		if err != nil || looks != 10 {
 			t.Errorf("got %v after %d looks", err, looks)
+		}
+		if err := Eventually(time.Hour, "nothing", func() error { return errFinal }); !errors.Is(err, errFinal) {
+			t.Errorf("got %v", err)
 		}
 		never := errors.New("never")
 		start := time.Now()

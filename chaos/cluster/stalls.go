@@ -29,7 +29,7 @@ const (
 // how long a small flush takes on the disk of the nodes. Limits in time hold on a machine that does neither, so what was
 // measured during a scenario is added to them. Stop ends the meter.
 type Stalls struct {
-	origin  time.Time
+	now     func() time.Duration
 	file    *os.File
 	stopped chan struct{}
 	running sync.WaitGroup
@@ -46,20 +46,17 @@ type stall struct {
 	excess     time.Duration
 }
 
-// MeasureStalls starts the meter; its file lies in dir.
-func MeasureStalls(dir string) (*Stalls, error) {
+// MeasureStalls starts the meter; its file lies in dir, its clock is that of the history.
+func MeasureStalls(dir string, now func() time.Duration) (*Stalls, error) {
 	file, err := os.Create(filepath.Join(dir, "stalls"))
 	if err != nil {
 		return nil, fmt.Errorf("create file of the stall meter: %w", err)
 	}
-	s := &Stalls{origin: time.Now(), file: file, stopped: make(chan struct{})}
+	s := &Stalls{now: now, file: file, stopped: make(chan struct{})}
 	s.running.Go(s.watchProcessor)
 	s.running.Go(s.watchDisk)
 	return s, nil
 }
-
-// Now is the time on the clock of the meter.
-func (s *Stalls) Now() time.Duration { return time.Since(s.origin) }
 
 // Stop ends the meter and tells whether it could measure.
 func (s *Stalls) Stop() error {
@@ -73,11 +70,11 @@ func (s *Stalls) Stop() error {
 func (s *Stalls) watchProcessor() {
 	ticker := time.NewTicker(tickEvery)
 	defer ticker.Stop()
-	last := s.Now()
+	last := s.now()
 	for {
 		select {
 		case <-ticker.C:
-			now := s.Now()
+			now := s.now()
 			s.note(&s.delays, stall{last, now, now - last - tickEvery})
 			last = now
 		case <-s.stopped:
@@ -96,7 +93,7 @@ func (s *Stalls) watchDisk() {
 		case <-s.stopped:
 			return
 		}
-		start := s.Now()
+		start := s.now()
 		_, err := s.file.WriteAt(block, 0)
 		if err == nil {
 			err = unix.Fdatasync(int(s.file.Fd()))
@@ -107,7 +104,7 @@ func (s *Stalls) watchDisk() {
 			s.mutex.Unlock()
 			return
 		}
-		end := s.Now()
+		end := s.now()
 		s.note(&s.flushes, stall{start, end, end - start - usualFlush})
 	}
 }
@@ -121,7 +118,7 @@ func (s *Stalls) note(in *[]stall, one stall) {
 	*in = append(*in, one)
 }
 
-// Allowance is what the machine adds to a limit between two instants on the clock of the meter: the longest wait for the
+// Allowance is what the machine adds to a limit between two instants: the longest wait for the
 // processor, and the slowest flush for each of the flushes that a commit waits for.
 func (s *Stalls) Allowance(from, to time.Duration) time.Duration {
 	s.mutex.Lock()

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -23,15 +22,10 @@ const (
 // their queues: every node is ready, all have applied the same and hold the same, and each of them, read by itself, agrees with the
 // books. Nothing is read from one node and believed of another.
 func Verify(nodes []*Node, plan workload.Plan, history *ledger.History) ([]ledger.Violation, error) {
-	deadline := time.Now().Add(readyWithin)
-	for _, node := range nodes {
-		if err := awaitReady(node, time.Until(deadline)); err != nil {
-			return nil, err
-		}
-	}
-	if err := awaitSame(nodes); err != nil {
+	if err := awaitReady(readyWithin, nodes); err != nil {
 		return nil, err
 	}
+	apart := awaitSame(nodes) // what they hold is read all the same: it tells more than two hashes
 	books := history.Books()
 	states := map[string]ledger.State{}
 	for _, node := range nodes {
@@ -43,7 +37,7 @@ func Verify(nodes []*Node, plan workload.Plan, history *ledger.History) ([]ledge
 	}
 	found := ledger.CheckReplicas(states)
 	if len(found) == 0 { // they are the same, so one stands for all
-		return ledger.Check(books, states[fmt.Sprintf("node %d", nodes[0].ID)]), nil
+		return ledger.Check(books, states[fmt.Sprintf("node %d", nodes[0].ID)]), apart
 	}
 	for name, state := range states {
 		for _, violation := range ledger.Check(books, state) {
@@ -51,27 +45,13 @@ func Verify(nodes []*Node, plan workload.Plan, history *ledger.History) ([]ledge
 			found = append(found, violation)
 		}
 	}
-	return found, nil
+	return found, apart
 }
-
-func awaitReady(node *Node, within time.Duration) error {
-	return Eventually(within, fmt.Sprintf("node %d ready", node.ID), func() error {
-		health, err := node.Health()
-		if err == nil && !health.Healthy() {
-			return errors.New(health.String())
-		}
-		return err
-	})
-}
-
-// errApart is the state of nodes that hold different things at one index. It never becomes right again.
-var errApart = errors.New("the nodes hold different states at one index")
 
 // awaitSame waits until all nodes give the same hash for the same index. A difference at one index is final: apply is a function
 // of the log.
 func awaitSame(nodes []*Node) error {
-	var apart error
-	err := Eventually(levelWithin, "the state hashes of the nodes", func() error {
+	return Eventually(levelWithin, "the state hashes of the nodes", func() error {
 		hashes, err := stateHashes(nodes)
 		if err != nil {
 			return err
@@ -82,8 +62,7 @@ func awaitSame(nodes []*Node) error {
 			case other.Index != hashes[0].Index:
 				level = false
 			case other.Hash != hashes[0].Hash:
-				apart = fmt.Errorf("%w: %v", errApart, hashes)
-				return nil
+				return fmt.Errorf("the nodes hold different states at one index: %v: %w", hashes, errFinal)
 			}
 		}
 		if !level {
@@ -91,7 +70,6 @@ func awaitSame(nodes []*Node) error {
 		}
 		return nil
 	})
-	return errors.Join(err, apart)
 }
 
 // stateHash is what a node answers about its replicated state.

@@ -10,7 +10,7 @@ const lookEvery = 20 * time.Millisecond
 
 // Watch looks at /health of every node all the time. Stop ends it.
 type Watch struct {
-	origin  time.Time
+	now     func() time.Duration
 	stopped chan struct{}
 	running sync.WaitGroup
 
@@ -20,13 +20,13 @@ type Watch struct {
 
 // Look is what one node answered at one instant. Status 0 is no answer.
 type Look struct {
-	At     time.Duration // when it was asked, since the origin of the watch
+	At     time.Duration // when it was asked
 	Health Health
 }
 
-// StartWatch begins to look at the nodes.
-func StartWatch(nodes []*Node) *Watch {
-	w := &Watch{origin: time.Now(), stopped: make(chan struct{}), looks: map[uint64][]Look{}}
+// StartWatch begins to look at the nodes; the clock is that of the history.
+func StartWatch(nodes []*Node, now func() time.Duration) *Watch {
+	w := &Watch{now: now, stopped: make(chan struct{}), looks: map[uint64][]Look{}}
 	for _, node := range nodes {
 		w.running.Go(func() { w.look(node) })
 	}
@@ -39,9 +39,6 @@ func (w *Watch) Stop() {
 	w.running.Wait()
 }
 
-// Now is the time since the origin of the watch.
-func (w *Watch) Now() time.Duration { return time.Since(w.origin) }
-
 func (w *Watch) look(node *Node) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
@@ -51,7 +48,7 @@ func (w *Watch) look(node *Node) {
 		case <-w.stopped:
 			return
 		}
-		at := w.Now()
+		at := w.now()
 		health, err := node.Health()
 		if err != nil {
 			health = Health{}

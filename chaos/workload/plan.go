@@ -58,6 +58,17 @@ func Mixed() Plan {
 	}
 }
 
+// Steady is the queues of the recovery scenarios (operations.md 10.1): a Pulse pushes, and consumers take what it pushes.
+func Steady() Plan {
+	plan := Plan{ConsumersPer: 1, PayloadMax: 600, LeavePct: 1}
+	for _, name := range []string{"red", "green", "blue"} {
+		plan.Queues = append(plan.Queues, Queue{
+			Name: name, Partitions: 4, Groups: []string{"readers"}, Lease: 2 * time.Second, Rules: ledger.QueueRules{RetryLimit: 2, DeadLetter: true}, Pushed: true,
+		})
+	}
+	return plan
+}
+
 // Rules gives the options of all queues in the form the ledger needs.
 func (p Plan) Rules() map[string]ledger.QueueRules {
 	rules := map[string]ledger.QueueRules{}

@@ -27,8 +27,9 @@ type Pulse struct {
 	clients []*harness.Client
 	plan    Plan
 	history *ledger.History
-	stop    context.CancelFunc
-	beating sync.WaitGroup // the ticker
+	stop    context.CancelFunc // of the ticker
+	abandon context.CancelFunc // of the writers
+	beating sync.WaitGroup     // the ticker
 	writers sync.WaitGroup
 
 	mutex   sync.Mutex
@@ -48,10 +49,17 @@ type Beat struct {
 // StartPulse begins to push so often into the queues of the plan that are pushed to.
 func StartPulse(clients []*harness.Client, plan Plan, history *ledger.History, every time.Duration) *Pulse {
 	p := &Pulse{clients: clients, plan: plan, history: history}
-	ctx, stop := context.WithCancel(context.Background())
-	p.stop = stop
-	p.beating.Go(func() { p.run(ctx, every) })
+	writing, abandon := context.WithCancel(context.Background())
+	beating, stop := context.WithCancel(writing)
+	p.stop, p.abandon = stop, abandon
+	p.beating.Go(func() { p.run(beating, writing, every) })
 	return p
+}
+
+// Abandon is Stop for a cluster that will not acknowledge anything any more.
+func (p *Pulse) Abandon() {
+	p.abandon()
+	p.Stop()
 }
 
 // Stop ends the pulse once everything that was sent is acknowledged, or given up after two minutes.
@@ -61,7 +69,7 @@ func (p *Pulse) Stop() {
 	p.writers.Wait()
 }
 
-func (p *Pulse) run(ctx context.Context, every time.Duration) {
+func (p *Pulse) run(ctx, writing context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -80,18 +88,18 @@ func (p *Pulse) run(ctx context.Context, every time.Duration) {
 		p.waiting++
 		p.beats = append(p.beats, Beat{Start: p.history.Now(), Node: number % len(p.clients)})
 		p.mutex.Unlock()
-		p.writers.Go(func() { p.write(number) })
+		p.writers.Go(func() { p.write(writing, number) })
 	}
 }
 
 // write sends one message until it is acknowledged.
-func (p *Pulse) write(number int) {
+func (p *Pulse) write(ctx context.Context, number int) {
 	queues := p.plan.pushed()
 	queue := queues[number%len(queues)]
 	load := Load{plan: p.plan, clients: p.clients, history: p.history}
 	via := load.route(number)
 	deadline := time.Now().Add(beatWithin)
-	for try := 1; time.Now().Before(deadline); try++ {
+	for try := 1; ctx.Err() == nil && time.Now().Before(deadline); try++ {
 		outcome := load.push(via, []ledger.PushItem{{
 			Partition: queue.partition(number / len(queues) % queue.Partitions), Offset: -1,
 			TransactionID: fmt.Sprintf("beat-%d", number), Token: fmt.Sprintf("beat-%d-%d", number, try),
@@ -105,7 +113,7 @@ func (p *Pulse) write(number int) {
 			return
 		}
 		p.mutex.Unlock()
-		pause(context.Background(), beatPause)
+		pause(ctx, beatPause)
 	}
 	p.mutex.Lock()
 	p.waiting--

@@ -149,6 +149,19 @@ func (b *Broker) SetEnv(name, value string) {
 // Running tells whether the process has been started and not been ended by Stop or Kill; it may have ended by itself.
 func (b *Broker) Running() bool { return b.process != nil }
 
+// Exited tells whether the process has ended by itself.
+func (b *Broker) Exited() bool {
+	if b.process == nil {
+		return false
+	}
+	select {
+	case <-b.process.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Wait waits for a process that is about to end by itself and gives its exit status; -1 stands for a signal. A process that is
 // still there after the time is killed.
 func (b *Broker) Wait(within time.Duration) (int, error) {
