@@ -52,3 +52,26 @@ func (n *Node) Health() (Health, error) {
 	health.Status = reply.Status
 	return health, nil
 }
+
+// Purged asks the node how far its log is cut off at the beginning.
+func (n *Node) Purged() (uint64, error) {
+	reply := n.Client().Get("/api/v1/raft/members")
+	var answer struct {
+		Members []struct {
+			Local       bool   `json:"local"`
+			PurgedIndex uint64 `json:"purgedIndex"`
+		} `json:"members"`
+	}
+	if reply.Err != nil || reply.Status != http.StatusOK {
+		return 0, fmt.Errorf("members through node %d: %v", n.ID, reply)
+	}
+	if err := reply.Decode(&answer); err != nil {
+		return 0, fmt.Errorf("members through node %d: %w", n.ID, err)
+	}
+	for _, member := range answer.Members {
+		if member.Local {
+			return member.PurgedIndex, nil
+		}
+	}
+	return 0, fmt.Errorf("node %d does not list itself: %v", n.ID, reply)
+}

@@ -102,3 +102,15 @@ func TestWatchCountsWhatWasNotReady(t *testing.T) {
 		t.Error("nobody looked at node 3")
 	}
 }
+
+func TestMetricAddsUpItsSeries(t *testing.T) {
+	const exposition = "# TYPE refused counter\nrefused{peer=\"1\",reason=\"token\"} 2\nrefused{peer=\"2\",reason=\"token\"} 3\nrefused{reason=\"tls\"} 7\nrefused_total 9\nparked 4\n"
+	for _, example := range []struct {
+		family, labels string
+		want           float64
+	}{{"refused", `reason="token"`, 5}, {"refused", "", 12}, {"parked", "", 4}, {"absent", "", 0}} {
+		if got, err := sumOf(exposition, example.family, example.labels); err != nil || got != example.want {
+			t.Errorf("%+v: got %v, %v", example, got, err)
+		}
+	}
+}

@@ -61,6 +61,9 @@ const (
 	formsWithin = 30 * time.Second
 )
 
+// errTooFew is the state of something that has to happen more often.
+var errTooFew = errors.New("too few so far")
+
 // scene is a cluster under load, with everything that watches it. Its methods are called from the test's goroutine.
 type scene struct {
 	*testing.T
@@ -73,6 +76,7 @@ type scene struct {
 	pulse   *workload.Pulse
 	watch   *Watch
 	stalls  *Stalls
+	bursts  int
 	// expected are phrases of ERROR lines that the scenario provokes.
 	expected []string
 }

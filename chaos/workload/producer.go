@@ -133,13 +133,18 @@ func (p *producer) remember(item ledger.PushItem) {
 
 // push sends one booked call.
 func (l *Load) push(via *route, items []ledger.PushItem) ledger.Outcome {
-	closeCall := l.history.Push(items)
-	reply := via.client().Push(l.wire(items)...)
-	outcome := ledger.Classify(reply.Status, reply.Err)
+	_, outcome := l.pushThrough(via.client(), items)
 	via.learn(outcome)
+	return outcome
+}
+
+func (l *Load) pushThrough(client *harness.Client, items []ledger.PushItem) (harness.PushReply, ledger.Outcome) {
+	closeCall := l.history.Push(items)
+	reply := client.Push(l.wire(items)...)
+	outcome := ledger.Classify(reply.Status, reply.Err)
 	if outcome != ledger.Done {
 		closeCall(outcome, items)
-		return outcome
+		return reply, outcome
 	}
 	answered := make([]ledger.PushItem, len(items))
 	for i, item := range items {
@@ -154,7 +159,7 @@ func (l *Load) push(via *route, items []ledger.PushItem) ledger.Outcome {
 		}
 	}
 	closeCall(outcome, answered)
-	return outcome
+	return reply, outcome
 }
 
 func (l *Load) wire(items []ledger.PushItem) []harness.Item {

@@ -120,6 +120,13 @@ func (p *Pulse) write(ctx context.Context, number int) {
 	p.mutex.Unlock()
 }
 
+// PushOne sends one booked push of one message which is not sent again.
+func PushOne(client *harness.Client, history *ledger.History, plan Plan, partition ledger.Partition, token string) (harness.PushReply, ledger.Outcome) {
+	load := Load{plan: plan, clients: []*harness.Client{client}, history: history}
+	items := []ledger.PushItem{{Partition: partition, TransactionID: token, Token: token, Offset: -1}}
+	return load.pushThrough(client, items)
+}
+
 // Acknowledged counts the beats that are acknowledged by now.
 func (p *Pulse) Acknowledged() int {
 	count := 0
