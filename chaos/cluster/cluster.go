@@ -23,6 +23,8 @@ type Options struct {
 	Spares int    // further nodes, with the ids behind, which wait to be added when they are launched
 	Env    map[string]string
 	EnvOf  map[uint64]map[string]string // on top of Env, by id
+	// Flushes puts every flush of the nodes under the control of Node.Flushes. The running binary must call LaunchIfAsked.
+	Flushes bool
 }
 
 // Cluster is a set of nodes and the network between them. Its methods are called from one goroutine at a time, apart from
@@ -31,6 +33,7 @@ type Cluster struct {
 	Network *Network
 	nodes   []*Node // by rising id
 	founded int
+	gone    bool // Close was called
 }
 
 // Prepare chooses all addresses and starts nothing.
@@ -95,27 +98,34 @@ func Start(options Options) (*Cluster, error) {
 	}
 	for _, node := range c.Founders() {
 		if err := node.Launch(); err != nil {
-			c.Close()
-			return nil, err
+			return nil, errors.Join(err, c.Close())
 		}
 	}
 	if err := c.AwaitHealthy(formedWithin, c.Founders()...); err != nil {
-		err = errors.Join(err, c.LogTails())
-		c.Close()
-		return nil, err
+		return nil, errors.Join(err, c.LogTails(), c.Close())
 	}
 	return c, nil
 }
 
-// Close kills what runs and takes the network away.
-func (c *Cluster) Close() {
+// Close kills what runs and takes the network away. It may be called again. The error says what went wrong in the harness
+// itself.
+func (c *Cluster) Close() error {
+	if c.gone {
+		return nil
+	}
+	c.gone = true
+	var all []error
 	for _, node := range c.nodes {
 		node.Kill()
 		node.client.Close()
+		if node.flushes != nil {
+			all = append(all, node.flushes.Close())
+		}
 	}
 	if c.Network != nil {
 		c.Network.Close()
 	}
+	return errors.Join(all...)
 }
 
 // Node returns a node by its id.

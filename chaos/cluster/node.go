@@ -19,6 +19,8 @@ type Node struct {
 	client *harness.Client
 	listen string // the raft address that the process listens on, behind its proxy
 	paused bool
+	// flushes decides over the flushes of the process; nil unless the options ask for it.
+	flushes *Flushes
 }
 
 // Client returns a client of this node, which may be kept across restarts. Every request is sent once.
@@ -88,6 +90,9 @@ func (n *Node) signal(signal unix.Signal) error {
 	return nil
 }
 
+// Flushes decides over the flushes of the node; nil unless the cluster was made for it.
+func (n *Node) Flushes() *Flushes { return n.flushes }
+
 // Wipe removes the data directory of a node that does not run.
 func (n *Node) Wipe() error {
 	if n.broker.Running() {
@@ -110,9 +115,22 @@ func newNode(id uint64, options Options, listen string) (*Node, error) {
 		env = map[string]string{}
 	}
 	maps.Copy(env, options.EnvOf[id])
-	broker, err := harness.Prepare(harness.Options{Binary: options.Binary, Dir: dir, Env: env})
-	if err != nil {
+	node := &Node{ID: id, listen: listen}
+	binary := options.Binary
+	var err error
+	if options.Flushes {
+		socket := filepath.Join(dir, "flushes")
+		if node.flushes, err = superviseFlushes(socket); err != nil {
+			return nil, fmt.Errorf("prepare node %d: %w", id, err)
+		}
+		env[launcherSocket], env[launcherBinary] = socket, options.Binary
+		if binary, err = os.Executable(); err != nil {
+			return nil, fmt.Errorf("find the launcher of node %d: %w", id, err)
+		}
+	}
+	if node.broker, err = harness.Prepare(harness.Options{Binary: binary, Dir: dir, Env: env}); err != nil {
 		return nil, fmt.Errorf("prepare node %d: %w", id, err)
 	}
-	return &Node{ID: id, broker: broker, client: broker.Client().WithoutResend(), listen: listen}, nil
+	node.client = node.broker.Client().WithoutResend()
+	return node, nil
 }

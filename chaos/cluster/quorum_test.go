@@ -98,7 +98,7 @@ func apart(t *testing.T) *scene {
 	var err error
 	s.Cluster, err = Prepare(Options{Binary: brokerBinary, Dir: directory(t), Nodes: 3})
 	s.must(err)
-	t.Cleanup(s.Close)
+	t.Cleanup(s.close)
 	return s
 }
 

@@ -30,6 +30,8 @@ var (
 var brokerBinary string
 
 func TestMain(m *testing.M) {
+	LaunchIfAsked()
+	flushIfAsked()
 	flag.Parse()
 	os.Exit(buildAndRun(m))
 }
@@ -86,7 +88,10 @@ type stage struct {
 	nodes  int // 3
 	spares int
 	env    map[string]string
-	plan   workload.Plan // workload.Steady
+	envOf  map[uint64]map[string]string
+	// flushes puts the flushes of the nodes under control.
+	flushes bool
+	plan    workload.Plan // workload.Steady
 	// every is the pace of the pulse, 25 ms: the 40 writes per second of operations.md 10.1.
 	every time.Duration
 }
@@ -124,9 +129,9 @@ func open(t *testing.T, name string, on stage, seed uint64) *scene {
 	s := &scene{T: t, record: NewRecord(name, seed), random: rand.New(rand.NewPCG(seed, 7)), plan: on.plan}
 	dir := directory(t)
 	var err error
-	s.Cluster, err = Start(Options{Binary: brokerBinary, Dir: dir, Nodes: on.nodes, Spares: on.spares, Env: on.env})
+	s.Cluster, err = Start(Options{Binary: brokerBinary, Dir: dir, Nodes: on.nodes, Spares: on.spares, Env: on.env, EnvOf: on.envOf, Flushes: on.flushes})
 	s.must(err)
-	t.Cleanup(s.Close)
+	t.Cleanup(s.close)
 	s.history = ledger.NewReplicatedHistory(s.plan.Rules(), ledger.Replication{Deadline: writeDeadline})
 	s.must(workload.Prepare(s.Founders()[0].Client(), s.plan))
 	s.stalls, err = MeasureStalls(dir, s.history.Now)
@@ -147,7 +152,7 @@ func (s *scene) begin(nodes []*Node, every time.Duration, seed uint64) {
 		s.pulse = workload.StartPulse(clients, s.plan, s.history, every)
 	}
 	s.Cleanup(func() { // after a failure; twice does no harm
-		s.Close() // what the load waits for ends with the nodes
+		s.close() // what the load waits for ends with the nodes
 		s.load.Stop()
 		if s.pulse != nil {
 			s.pulse.Abandon()
@@ -171,7 +176,14 @@ func (s *scene) finish() {
 	s.must(s.stalls.Stop())
 	s.judgePulse()
 	s.record.Set("passed", !s.Failed())
-	s.Log(s.record)
+	s.Logf("record: %v", s.record)
+}
+
+// close takes the cluster away.
+func (s *scene) close() {
+	if err := s.Close(); err != nil {
+		s.Error(err)
+	}
 }
 
 // judgePulse checks that every write of the pulse went through in the end.

@@ -35,13 +35,16 @@ type Volume struct {
 }
 
 // NewVolume makes an empty file system in dir and mounts it. Close takes it away.
-func NewVolume(dir string) (*Volume, error) {
+func NewVolume(dir string) (*Volume, error) { return NewVolumeOf(dir, volumeBytes) }
+
+// NewVolumeOf is NewVolume of so many bytes.
+func NewVolumeOf(dir string, bytes int64) (*Volume, error) {
 	volume := &Volume{image: filepath.Join(dir, "volume.img"), point: filepath.Join(dir, "volume")}
 	file, err := os.Create(volume.image)
 	if err != nil {
 		return nil, fmt.Errorf("create image: %w", err)
 	}
-	err = errors.Join(file.Truncate(volumeBytes), file.Close(), os.Mkdir(volume.point, 0o755))
+	err = errors.Join(file.Truncate(bytes), file.Close(), os.Mkdir(volume.point, 0o755))
 	if err != nil {
 		return nil, fmt.Errorf("prepare image: %w", err)
 	}

@@ -69,6 +69,53 @@ func Steady() Plan {
 	return plan
 }
 
+// Pushes is the first consistency workload (operations.md 10.5): pushes, also in transactions, which are read in full.
+func Pushes() Plan {
+	return Plan{
+		Queues: []Queue{
+			{Name: "left", Partitions: 3, Lease: time.Second, Pushed: true},
+			{Name: "right", Partitions: 3, Lease: time.Second, Pushed: true},
+		},
+		Producers: 5, PushEvery: 40 * time.Millisecond, BatchMax: 6, PayloadMax: 600, RepeatPct: 8, BundledPct: 25,
+	}
+}
+
+// Leases is the second one: pushes, pops and every way to settle a batch.
+func Leases() Plan {
+	return Plan{
+		Queues: []Queue{{
+			Name: "jobs", Partitions: 4, Groups: []string{QueueMode, "crew"}, Lease: time.Second,
+			Rules: ledger.QueueRules{RetryLimit: 2, DeadLetter: true}, Pushed: true,
+		}},
+		Producers: 3, ConsumersPer: 3, PushEvery: 50 * time.Millisecond, BatchMax: 6, PayloadMax: 600, RepeatPct: 5, LeavePct: 1,
+	}
+}
+
+// Relay is the seventh: most batches are settled in a transaction that pushes to the next queue.
+func Relay() Plan {
+	return Plan{
+		Queues: []Queue{
+			{
+				Name: "in", Partitions: 3, Groups: []string{"relay"}, Lease: time.Second,
+				Rules: ledger.QueueRules{RetryLimit: 2, DeadLetter: true}, Pushed: true, Target: "out", BundledPct: 80,
+			},
+			{Name: "out", Partitions: 2, Groups: []string{"sink"}, Lease: time.Second, Rules: ledger.QueueRules{RetryLimit: 2, DeadLetter: true}},
+		},
+		Producers: 2, ConsumersPer: 3, PushEvery: 40 * time.Millisecond, BatchMax: 6, PayloadMax: 600, RepeatPct: 5, LeavePct: 1,
+	}
+}
+
+// Repeats is the eighth: every other message repeats the txid of one before.
+func Repeats() Plan {
+	return Plan{
+		Queues: []Queue{{
+			Name: "once", Partitions: 3, Groups: []string{"reader"}, Lease: time.Second,
+			Rules: ledger.QueueRules{RetryLimit: 2, DeadLetter: true}, Pushed: true,
+		}},
+		Producers: 4, ConsumersPer: 1, PushEvery: 40 * time.Millisecond, BatchMax: 6, PayloadMax: 600, RepeatPct: 50, LeavePct: 1,
+	}
+}
+
 // Rules gives the options of all queues in the form the ledger needs.
 func (p Plan) Rules() map[string]ledger.QueueRules {
 	rules := map[string]ledger.QueueRules{}
