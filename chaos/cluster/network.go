@@ -205,12 +205,14 @@ func peekCaller(reader *bufio.Reader) (caller uint64, frameBytes int, err error)
 		return stranger, 0, fmt.Errorf("read first frame: %w", err)
 	}
 	var hello struct {
-		NodeID uint64 `json:"nodeId"`
+		Identity struct {
+			NodeID uint64 `json:"nodeId"`
+		} `json:"identity"`
 	}
 	if json.Unmarshal(frame[4:], &hello) != nil {
 		return stranger, len(frame), nil
 	}
-	return hello.NodeID, len(frame), nil
+	return hello.Identity.NodeID, len(frame), nil
 }
 
 // awaitOpening waits until a link lets a new connection pass; false means that the caller has given up first.

@@ -88,7 +88,7 @@ func call(t *testing.T, network *Network, from, to uint64) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = connection.Close() })
-	hello, err := json.Marshal(map[string]any{"protocol": 1, "purpose": "raft", "nodeId": from})
+	hello, err := json.Marshal(map[string]any{"type": "hello", "protocol": 1, "purpose": "raft", "identity": map[string]any{"nodeId": from}})
 	if err != nil {
 		t.Fatal(err)
 	}
