@@ -33,7 +33,7 @@ const wipedLine = "this node's directory is not the one"
 // TestPausedLeaderAcknowledgesNothing: a leader that was stopped for 5 s answers nothing of its old term when it goes on.
 func TestPausedLeaderAcknowledgesNothing(t *testing.T) {
 	play(t, "TestPausedLeader", suite(10*time.Millisecond), func(s *scene) {
-		for range sized(5, 2) {
+		for range sized(5, 1) {
 			s.acked(50)
 			old := s.leading()
 			others := s.Others(old.ID)

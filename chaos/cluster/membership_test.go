@@ -135,7 +135,7 @@ func (s *scene) killDuring(change Change, before, target []uint64) time.Duration
 		if err != nil {
 			return err
 		}
-		if err := s.between(view, before, target); err != nil {
+		if err := between(view, before, target); err != nil {
 			return err
 		}
 		if view.Pending() {
@@ -170,7 +170,7 @@ func (s *scene) known(node *Node) {
 }
 
 // between checks that a voter set is the old one or the target, or between the two while the plan is pending.
-func (s *scene) between(view View, before, target []uint64) error {
+func between(view View, before, target []uint64) error {
 	voters := slices.Sorted(slices.Values(view.Voters))
 	switch {
 	case slices.Equal(voters, slices.Sorted(slices.Values(before))), slices.Equal(voters, target):

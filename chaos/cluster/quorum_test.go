@@ -33,7 +33,7 @@ func TestR12LostMajority(t *testing.T) {
 				for range 20 {
 					s.refused(<-writes.replies, example.code, example.after)
 				}
-				s.passes(from + sized(30*time.Second, 7*time.Second))
+				s.passes(from + sized(30*time.Second, 6*time.Second))
 				unready, ever := s.watch.FirstWith(left.ID, 503, from)
 				if !ever {
 					s.Errorf("node %d stayed ready without a majority", left.ID)

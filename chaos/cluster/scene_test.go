@@ -1,12 +1,14 @@
 package cluster
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -20,7 +22,7 @@ var (
 	seed     = flag.Uint64("seed", 0, "seed of the first run; 0 picks one and prints it")
 	runs     = flag.Int("runs", 1, "how often each scenario runs, each time with the next seed")
 	full     = flag.Bool("full", false, "the sizes and times of the specification instead of the short ones")
-	duration = flag.Duration("duration", 10*time.Second, "how long a consistency workload lasts")
+	duration = flag.Duration("duration", 8*time.Second, "how long a consistency workload lasts")
 	nemeses  = flag.String("nemesis", "", "the nemesis of the consistency workloads; empty takes one after the other")
 	given    = flag.String("queen", "", "path of the broker binary to test; empty builds the checkout")
 	keep     = flag.Bool("keep", false, "keep the directories of failed runs")
@@ -79,6 +81,7 @@ type scene struct {
 	watch   *Watch
 	stalls  *Stalls
 	bursts  int
+	dir     string
 	// expected are phrases of ERROR lines that the scenario provokes.
 	expected []string
 }
@@ -127,14 +130,14 @@ func open(t *testing.T, name string, on stage, seed uint64) *scene {
 		on.every = 25 * time.Millisecond
 	}
 	s := &scene{T: t, record: NewRecord(name, seed), random: rand.New(rand.NewPCG(seed, 7)), plan: on.plan}
-	dir := directory(t)
+	s.dir = directory(t)
 	var err error
-	s.Cluster, err = Start(Options{Binary: brokerBinary, Dir: dir, Nodes: on.nodes, Spares: on.spares, Env: on.env, EnvOf: on.envOf, Flushes: on.flushes})
+	s.Cluster, err = Start(Options{Binary: brokerBinary, Dir: s.dir, Nodes: on.nodes, Spares: on.spares, Env: on.env, EnvOf: on.envOf, Flushes: on.flushes})
 	s.must(err)
 	t.Cleanup(s.close)
 	s.history = ledger.NewReplicatedHistory(s.plan.Rules(), ledger.Replication{Deadline: writeDeadline})
 	s.must(workload.Prepare(s.Founders()[0].Client(), s.plan))
-	s.stalls, err = MeasureStalls(dir, s.history.Now)
+	s.stalls, err = MeasureStalls(s.dir, s.history.Now)
 	s.must(err)
 	s.watch = StartWatch(s.Nodes(), s.history.Now)
 	s.begin(s.Founders(), on.every, seed)
@@ -213,6 +216,20 @@ func (s *scene) verify(members []*Node) {
 		s.Errorf("%d violations:\n%v", len(violations), err)
 	}
 	if err := s.CheckLogs(s.expected...); err != nil {
+		s.Error(err)
+	}
+	if s.Failed() && *keep {
+		s.keepBooks()
+	}
+}
+
+// keepBooks writes the history of a failed run beside the directories of its nodes.
+func (s *scene) keepBooks() {
+	books, err := json.Marshal(s.history.Books())
+	if err == nil {
+		err = os.WriteFile(filepath.Join(s.dir, "books.json"), books, 0o644)
+	}
+	if err != nil {
 		s.Error(err)
 	}
 }

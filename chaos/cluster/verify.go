@@ -82,6 +82,9 @@ func stateHashes(nodes []*Node) ([]stateHash, error) {
 	hashes := make([]stateHash, len(nodes))
 	for i, node := range nodes {
 		reply := node.Client().Get(stateHashPath)
+		if reply.Status == http.StatusNotFound {
+			return nil, fmt.Errorf("state hash of node %d: %v: %w", node.ID, reply, errFinal)
+		}
 		if err := reply.Decode(&hashes[i]); err != nil {
 			return nil, fmt.Errorf("state hash of node %d: %w", node.ID, err)
 		}
