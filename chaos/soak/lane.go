@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync/atomic"
+	"time"
 )
 
 const (
@@ -20,6 +21,8 @@ type lane struct {
 	cold        bool
 	// pushed is the number of messages that were acknowledged. Its producer alone writes it.
 	pushed atomic.Int64
+	// answered is when the last of them was, on the clock of the producer, which alone uses it.
+	answered time.Time
 	// consumed is the number of messages that were acked. Its consumer alone writes it.
 	consumed atomic.Int64
 	// logStart is the highest beginning of the log that was seen. The watcher alone writes it.

@@ -15,8 +15,12 @@ const (
 	repeatOneIn = 20
 	// retryAfter is the pause after a call that was cut off.
 	retryAfter = 100 * time.Millisecond
-	// answeredWithin bounds how long a call is repeated: longer than a restart and any deadline.
-	answeredWithin = 90 * time.Second
+	// answeredWithin bounds how long a call is repeated: longer than a restart and any deadline, and shorter than the broker
+	// remembers what it stored.
+	answeredWithin = memorySeconds * time.Second * 5 / 6
+	// repeatWithin is how long after its answer a message is repeated: on a busy machine a partition may wait longer for its
+	// next push than the broker remembers.
+	repeatWithin = memorySeconds * time.Second / 4
 )
 
 // producer owns some lanes and pushes to them in turn.
@@ -73,7 +77,8 @@ func (p *producer) push(lanes []*lane, due time.Time) {
 			add(l, l.pushed.Load()+int64(i))
 		}
 	}
-	if before := lanes[0].pushed.Load(); before > 0 && p.random.IntN(repeatOneIn) == 0 {
+	before := lanes[0].pushed.Load()
+	if before > 0 && time.Since(lanes[0].answered) < repeatWithin && p.random.IntN(repeatOneIn) == 0 {
 		add(lanes[0], before-1)
 	}
 	give := time.Now().Add(answeredWithin)
@@ -86,6 +91,7 @@ func (p *producer) push(lanes []*lane, due time.Time) {
 			}
 			for _, l := range lanes {
 				l.pushed.Add(int64(each))
+				l.answered = time.Now()
 			}
 			return
 		}
