@@ -1,16 +1,23 @@
 package store
 
 import (
+	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 )
 
 // cpuTime is what the process has used.
@@ -102,4 +109,72 @@ func fillForExport(b *testing.B, s *Store, mib int) {
 		})
 	}
 	commit(b, s, s.Begin(uint64(entries)+1, 1))
+}
+
+// BenchmarkCommitDuringExport is the latency of commits: alone, beside an export that is sent at a pace, and beside one that
+// is read as fast as it can be.
+func BenchmarkCommitDuringExport(b *testing.B) {
+	for name, bytesPerSecond := range map[string]rate.Limit{"alone": 0, "export=32MiB": 32 << 20, "export=unpaced": rate.Inf} {
+		b.Run(name, func(b *testing.B) {
+			s := mustOpen(b, Options{Dir: filepath.Join(b.TempDir(), "source"), Logger: zerolog.Nop()})
+			defer mustClose(b, s)
+			fillForExport(b, s, 256)
+			ctx, cancel := context.WithCancel(b.Context())
+			var reading sync.WaitGroup
+			reading.Go(func() {
+				limiter := rate.NewLimiter(bytesPerSecond, 1<<20)
+				for bytesPerSecond > 0 && ctx.Err() == nil {
+					e := mustExport(b, s)
+					err := discard(ctx, e, limiter)
+					if err := errors.Join(err, e.Close()); err != nil && ctx.Err() == nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+			payload := bytes.Repeat([]byte{7}, 300)
+			var took []time.Duration
+			index, _ := s.Applied()
+			for b.Loop() {
+				index++
+				batch := s.Begin(index, 1)
+				for k := range 64 {
+					ref := batch.SetChunk(batch.ReserveChunk(), payload)
+					batch.Put(benchKey(int(index)*64+k), ref.Append(nil))
+				}
+				began := time.Now()
+				commit(b, s, batch)
+				took = append(took, time.Since(began))
+			}
+			cancel()
+			reading.Wait()
+			slices.Sort(took)
+			b.ReportMetric(took[len(took)/2].Seconds()*1e3, "p50-ms")
+			b.ReportMetric(took[len(took)*99/100].Seconds()*1e3, "p99-ms")
+		})
+	}
+}
+
+// discard reads all of an export.
+func discard(ctx context.Context, e *Export, limiter *rate.Limiter) error {
+	piece := make([]byte, 1<<20)
+	for {
+		_, size, err := e.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for at := int64(0); at < size; {
+			n, err := e.ReadAt(piece, at)
+			if n == 0 {
+				return err
+			}
+			if err := limiter.WaitN(ctx, n); err != nil {
+				return err
+			}
+			at += int64(n)
+		}
+	}
 }

@@ -49,8 +49,10 @@ func receivePart(e *Export, path string, size int64) error {
 		}
 		at += int64(n)
 	}
-	_, err = e.Sum()
-	return err
+	if _, err := e.Sum(); err != nil {
+		return err
+	}
+	return file.Sync()
 }
 
 func mustExport(t testing.TB, s *Store) *Export {
@@ -266,6 +268,33 @@ func TestExportHoldsOnlyWhatItStillReads(t *testing.T) {
 	eventually(t, "the bucket of the export is dropped", func() bool { return gone(held) })
 	if _, _, err := e.Next(); !errors.Is(err, ErrClosed) {
 		t.Fatalf("next after close: %v", err)
+	}
+}
+
+// TestKillDuringExportLeavesNothing: an export is nothing on the disk of its source.
+func TestKillDuringExportLeavesNothing(t *testing.T) {
+	for _, point := range []string{FaultExportSealed, FaultExportBuilt} {
+		t.Run(point, func(t *testing.T) {
+			o := testOptions(t, t.TempDir())
+			var left image
+			o.Faults = func(passed string) {
+				if passed == point {
+					left = takeImage(t, o.Dir)
+				}
+			}
+			s, w := exportSource(t, o)
+			exported(t, s)
+			mustClose(t, s)
+			for name := range left {
+				if top, _, _ := strings.Cut(name, "/"); top != mainName && top != bucketsName && top != durableFile {
+					t.Errorf("%s is left", name)
+				}
+			}
+			o.Dir, o.Faults = left.write(t), nil
+			s = mustOpen(t, o)
+			w.checkView(t, s)
+			mustClose(t, s)
+		})
 	}
 }
 

@@ -102,7 +102,8 @@ func (r *Receiver) reset() error {
 }
 
 // Fetch brings all parts. After an error it may be called again, with the same sender or another, and goes on with what
-// has come. Nothing is fsynced: a receiver that starts anew fetches anew.
+// has come; a new Receiver fetches anew. Each part is fsynced when it has come, so that the disk works while the network
+// does, and not all at once at the end.
 func (r *Receiver) Fetch(ctx context.Context, call Call) (Result, error) {
 	result, err := r.fetch(ctx, call)
 	if err = errors.Join(err, r.closeFile()); err != nil {
@@ -252,7 +253,7 @@ func (r *Receiver) complete(sum [32]byte) error {
 		}
 		return nil
 	}
-	if err := r.closeFile(); err != nil {
+	if err := r.syncFile(); err != nil {
 		return err
 	}
 	if err := os.Rename(r.path(r.name)+halfSuffix, r.path(r.name)); err != nil {
@@ -262,6 +263,13 @@ func (r *Receiver) complete(sum [32]byte) error {
 	r.part++
 	r.name, r.size, r.offset, r.hash, r.damaged = "", 0, 0, nil, 0
 	return nil
+}
+
+func (r *Receiver) syncFile() error {
+	if err := r.file.Sync(); err != nil {
+		return fmt.Errorf("sync part: %w", err)
+	}
+	return r.closeFile()
 }
 
 func (r *Receiver) closeFile() error {
