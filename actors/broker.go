@@ -59,6 +59,8 @@ var (
 	ErrRetry = errors.New("the node cannot take the command now")
 	// ErrNoLeader: no leader is known.
 	ErrNoLeader = errors.New("no leader is known")
+	// ErrNoQuorum: no majority of the voters has answered for long; the outcome is unknown.
+	ErrNoQuorum = errors.New("no majority of the voters answers")
 	// ErrTooLarge: the command fits into no entry.
 	ErrTooLarge = errors.New("the command is larger than one log entry")
 	// ErrGone: the client has gone; nobody reads the answer.
@@ -84,6 +86,10 @@ type Config struct {
 	TxidWindowMinSeconds uint32
 	// TraceRetention is QUEEN_RAFT_TRACE_RETENTION_S; 0 keeps traces.
 	TraceRetention time.Duration
+	// NoQuorumFail is QUEEN_RAFT_NO_QUORUM_FAIL_MS: how long after the newest quorum acknowledgement a write or a read gives
+	// up; 0 waits for the deadline. QuorumAge is the time since that acknowledgement; needed with the former.
+	NoQuorumFail time.Duration
+	QuorumAge    func() time.Duration
 	// Observer is told what is applied here; nil observes nothing.
 	Observer Observer
 }
@@ -266,7 +272,15 @@ func (b *Broker) Now() uint64 { return b.log.Now() }
 // View opens a linearizable read view: everything that was committed when it is called is in it (cluster 9). The caller
 // closes it.
 func (b *Broker) View(ctx context.Context) (*store.View, error) {
+	ctx, cancel := b.untilNoQuorum(ctx)
+	defer cancel()
 	if err := b.log.ReadIndex(ctx); err != nil {
+		switch {
+		case errors.Is(context.Cause(ctx), ErrNoQuorum):
+			return nil, ErrNoQuorum
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return nil, ErrDeadline // a read waits for its deadline as a write does (cluster 8.3)
+		}
 		return nil, err
 	}
 	return b.store.View(), nil
@@ -274,6 +288,15 @@ func (b *Broker) View(ctx context.Context) (*store.View, error) {
 
 // LocalView opens a view of what is applied here, without asking anybody.
 func (b *Broker) LocalView() *store.View { return b.store.View() }
+
+// StateHash returns the applied index and a fingerprint of the state there, equal on all nodes (architecture, I1). It reads
+// everything but messages.
+func (b *Broker) StateHash() (index uint64, hash [32]byte, err error) {
+	view := b.store.View()
+	defer view.Close()
+	hash, err = b.store.StateHash(view)
+	return view.Index(), hash, err
+}
 
 // CountCursors counts the cursors of a group on a queue, as long as ctx lasts.
 func CountCursors(ctx context.Context, view *store.View, queueID, groupID uint64) (count int, err error) {
@@ -349,12 +372,22 @@ func (b *Broker) identify(p *Proposal, applied func(command.Result), dropped fun
 func (b *Broker) await(id command.RequestID, deadline time.Time, done chan outcome) (command.Result, error) {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
-	select {
-	case o := <-done:
-		return o.unpack()
-	case <-timer.C:
+	quorum := b.watchQuorum()
+	defer quorum.stop()
+	for {
+		reason := ErrDeadline
+		select {
+		case o := <-done:
+			return o.unpack()
+		case <-quorum.C():
+			if !quorum.lost() {
+				continue
+			}
+			reason = ErrNoQuorum
+		case <-timer.C:
+		}
 		if b.pending.remove(id) {
-			return nil, ErrDeadline
+			return nil, reason
 		}
 		o := <-done
 		return o.unpack()

@@ -56,6 +56,9 @@ type Config struct {
 	// quarter more or less; 0 is DefaultAnswerBytes and DefaultAnswerHold.
 	AnswerBytes int64
 	AnswerHold  time.Duration
+	// Unavailable returns the refusal of every route that is not early, nil while there is none; nil never refuses. It is asked
+	// with every request.
+	Unavailable func() *Error
 	// Metrics receives the families of the server; nil makes a set of its own.
 	Metrics *metrics.Set
 	Log     zerolog.Logger
@@ -248,7 +251,15 @@ func (s *Server) Stop(ctx context.Context) error {
 
 // refusalOfState refuses a route while the node cannot serve it.
 func (s *Server) refusalOfState(route *routeEntry) *Error {
-	if route.Early || s.open.Load() {
+	if route.Early {
+		return nil
+	}
+	if s.config.Unavailable != nil {
+		if refusal := s.config.Unavailable(); refusal != nil {
+			return refusal
+		}
+	}
+	if s.open.Load() {
 		return nil
 	}
 	return Refuse(CodeRetry, textNotReady)

@@ -135,7 +135,7 @@ func (e *exchange) talkOnce(ctx context.Context, term, id uint64) error {
 	ticker := time.NewTicker(e.interval)
 	defer ticker.Stop()
 	for {
-		sent := time.Now()
+		asked := e.members.ask()
 		if err := sendFrame(conn, e.members.leaderFrame(term)); err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (e *exchange) talkOnce(ctx context.Context, term, id uint64) error {
 		if err := receiveFrame(conn, &frame, exchangeTimeout); err != nil {
 			return err
 		}
-		e.members.heard(term, id, &frame, sent)
+		e.members.heard(term, id, &frame, asked)
 		select {
 		case <-ctx.Done():
 			return nil

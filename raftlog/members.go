@@ -2,6 +2,7 @@ package raftlog
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -83,39 +84,44 @@ type members struct {
 	mu sync.Mutex
 	// term is the one in which this node leads, began when it began to, and reports what the members have answered in it.
 	term    uint64
-	began   time.Time
+	began   time.Duration
 	reports map[uint64]*report
 	// said is what the leader told last, at saidAt, and leader who that was.
 	said   LeaderFrame
-	saidAt time.Time
+	saidAt time.Duration
 	leader uint64
 	// sent is the entry up to which a state was last opened for a node that needs it, sentAt when.
 	sent   uint64
-	sentAt time.Time
+	sentAt time.Duration
 	// quorumAt is the newest instant at which a majority is known to have recognised a leader.
-	quorumAt time.Time
+	quorumAt time.Duration
 }
 
-// report is what a member answered last.
+// report is what a member answered last. Instants are of the Clock's monotonic time, here and below.
 type report struct {
 	frame       MemberFrame
-	sent, heard time.Time
+	sent, heard time.Duration
 	skew        time.Duration
 }
 
+// longAgo is an instant before all others.
+const longAgo time.Duration = math.MinInt64 / 2
+
 func newMembers(n *Node) *members {
 	return &members{
-		node: n, reports: map[uint64]*report{},
-		liveFor: max(livenessFloor, livenessElections*time.Duration(n.options.ElectionMs)*time.Millisecond),
+		node: n, reports: map[uint64]*report{}, saidAt: longAgo, quorumAt: longAgo,
+		liveFor: LiveWithin(n.options.ElectionMs),
 		hold:    time.Duration(n.options.PurgeHoldSeconds) * time.Second,
 	}
 }
+
+func (m *members) now() time.Duration { return m.node.options.Clock.Monotonic() }
 
 // lead forgets what was reported to other terms.
 func (m *members) lead(term uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.term, m.began, m.reports = term, time.Now(), map[uint64]*report{}
+	m.term, m.began, m.reports = term, m.now(), map[uint64]*report{}
 }
 
 func (m *members) forget(id uint64) {
@@ -124,26 +130,32 @@ func (m *members) forget(id uint64) {
 	delete(m.reports, id)
 }
 
+// question is a frame that was sent to a member: when, by either clock.
+type question struct {
+	sent time.Duration
+	wall time.Time
+}
+
+func (m *members) ask() question { return question{sent: m.now(), wall: m.node.options.Clock.Wall()} }
+
 // heard takes in the answer of a member to a frame of this leader.
-func (m *members) heard(term, id uint64, frame *MemberFrame, sent time.Time) {
-	now := time.Now()
-	middle := sent.Add(now.Sub(sent) / 2)
+func (m *members) heard(term, id uint64, frame *MemberFrame, asked question) {
+	now := m.now()
+	middle := asked.wall.Add((now - asked.sent) / 2)
 	skew := time.Duration(int64(frame.WallMicros)-middle.UnixMicro()) * time.Microsecond
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if term != m.term {
 		return
 	}
-	m.reports[id] = &report{frame: *frame, sent: sent, heard: now, skew: skew}
-	if at := m.quorumLocked(now); at.After(m.quorumAt) {
-		m.quorumAt = at
-	}
+	m.reports[id] = &report{frame: *frame, sent: asked.sent, heard: now, skew: skew}
+	m.quorumAt = max(m.quorumAt, m.quorumLocked(now))
 }
 
-// quorumLocked returns the newest instant at which a majority of the voters is known to have recognised this leader: for each
-// voter the sending of the request that it answered, less the age of what it had heard by then (cluster 9).
-func (m *members) quorumLocked(now time.Time) time.Time {
-	var at []time.Time
+// quorumLocked returns the newest instant at which a majority of the voters is known to have recognised this leader in its
+// term: for each voter the sending of the request that it answered, less the age of what it had heard by then (cluster 9).
+func (m *members) quorumLocked(now time.Duration) time.Duration {
+	var at []time.Duration
 	for _, server := range m.node.servers() {
 		if server.Suffrage != raft.Voter {
 			continue
@@ -152,17 +164,26 @@ func (m *members) quorumLocked(now time.Time) time.Time {
 			at = append(at, now)
 			continue
 		}
-		known := m.reports[nodeID(server.ID)]
-		if known != nil && known.frame.Leader == m.node.options.NodeID && known.frame.HeardMs >= 0 {
-			at = append(at, known.sent.Add(-time.Duration(known.frame.HeardMs)*time.Millisecond))
-		} else {
-			at = append(at, time.Time{})
-		}
+		at = append(at, m.reports[nodeID(server.ID)].recognised(m.node.options.NodeID, m.term))
 	}
+	return quorumInstant(at)
+}
+
+// recognised returns the instant at which the member is known to have recognised the leadership of a node in a term.
+func (r *report) recognised(leader, term uint64) time.Duration {
+	if r == nil || r.frame.Leader != leader || r.frame.Term != term || r.frame.HeardMs < 0 {
+		return longAgo
+	}
+	return r.sent - time.Duration(r.frame.HeardMs)*time.Millisecond
+}
+
+// quorumInstant returns the instant that a majority of the voters has reached, each of which is known to have recognised the
+// leader at the given one.
+func quorumInstant(at []time.Duration) time.Duration {
 	if len(at) == 0 {
-		return time.Time{}
+		return longAgo
 	}
-	slices.SortFunc(at, func(a, b time.Time) int { return b.Compare(a) })
+	slices.SortFunc(at, func(a, b time.Duration) int { return cmp.Compare(b, a) })
 	return at[len(at)/2]
 }
 
@@ -170,19 +191,26 @@ func (m *members) quorumLocked(now time.Time) time.Time {
 func (m *members) quorumAckMs() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.quorumAckLocked(time.Now())
+	return m.quorumAckLocked(m.now())
 }
 
-func (m *members) quorumAckLocked(now time.Time) int64 {
-	if m.quorumAt.IsZero() {
+func (m *members) quorumAckLocked(now time.Duration) int64 {
+	if m.quorumAt == longAgo {
 		return -1
 	}
-	return max(now.Sub(m.quorumAt).Milliseconds(), 0)
+	return max((now - m.quorumAt).Milliseconds(), 0)
+}
+
+// quorumAge is the age of that acknowledgement; the time since an instant when there is none.
+func (m *members) quorumAge(without time.Duration) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return max(m.now()-max(m.quorumAt, without), 0)
 }
 
 // told takes in what a leader says. An older leader is not listened to.
 func (m *members) told(from uint64, frame *LeaderFrame) {
-	now := time.Now()
+	now := m.now()
 	m.mu.Lock()
 	if frame.Term < m.said.Term {
 		m.mu.Unlock()
@@ -190,12 +218,11 @@ func (m *members) told(from uint64, frame *LeaderFrame) {
 	}
 	m.said, m.saidAt, m.leader = *frame, now, from
 	if frame.QuorumAckMs >= 0 {
-		if at := now.Add(-time.Duration(frame.QuorumAckMs) * time.Millisecond); at.After(m.quorumAt) {
-			m.quorumAt = at
-		}
+		m.quorumAt = max(m.quorumAt, now-time.Duration(frame.QuorumAckMs)*time.Millisecond)
 	}
 	leads := m.node.proposerTerm() != 0
 	m.mu.Unlock()
+	m.node.level.told(frame.Commit)
 	if !leads {
 		m.node.time.adopt(frame.TimeMicros)
 	}
@@ -207,10 +234,10 @@ func (m *members) leaderFrame(term uint64) *LeaderFrame {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	frame := &LeaderFrame{
-		Term: term, Commit: m.node.raft.CommitIndex(), QuorumAckMs: m.quorumAckLocked(time.Now()),
-		KeepFrom: m.keepFromLocked(time.Now()), TimeMicros: m.node.Now(), Members: states,
+		Term: term, Commit: m.node.raft.CommitIndex(), QuorumAckMs: m.quorumAckLocked(m.now()),
+		KeepFrom: m.keepFromLocked(m.now()), TimeMicros: m.node.Now(), Members: states,
 	}
-	frame.Full, frame.FullPercent = m.fullLocked(time.Now())
+	frame.Full, frame.FullPercent = m.fullLocked(m.now())
 	return frame
 }
 
@@ -226,9 +253,13 @@ func (m *members) memberFrame() *MemberFrame {
 	disk := n.options.disk()
 	frame.DiskPercent, frame.Full = disk.Percent, disk.Full
 	if leader := n.otherLeader(); leader != 0 {
-		frame.Leader = leader
-		if heard := n.raft.LastContact(); !heard.IsZero() {
-			frame.HeardMs = time.Since(heard).Milliseconds()
+		heard := n.raft.LastContact()
+		// Asked again: the contact must not be that of another leader than the one that is named.
+		if n.otherLeader() == leader && n.raft.CurrentTerm() == frame.Term {
+			frame.Leader = leader
+			if !heard.IsZero() {
+				frame.HeardMs = time.Since(heard).Milliseconds()
+			}
 		}
 	}
 	return frame
@@ -236,13 +267,13 @@ func (m *members) memberFrame() *MemberFrame {
 
 // keepFromLocked returns the lowest index that a member may still need: one that is live, or was heard within
 // QUEEN_RAFT_PURGE_HOLD_S (cluster 12).
-func (m *members) keepFromLocked(now time.Time) uint64 {
+func (m *members) keepFromLocked(now time.Duration) uint64 {
 	hold := m.hold
 	if m.node.options.disk().Percent >= m.node.options.DiskLowPercent {
 		hold = 0 // an absent node must not fill the disk
 	}
 	keep := m.node.gate.index.Load() + 1
-	if m.sent > 0 && now.Sub(m.sentAt) < sentStateHolds {
+	if m.sent > 0 && now-m.sentAt < sentStateHolds {
 		keep = min(keep, m.sent+1)
 	}
 	for _, server := range m.node.servers() {
@@ -251,9 +282,9 @@ func (m *members) keepFromLocked(now time.Time) uint64 {
 		}
 		known := m.reports[nodeID(server.ID)]
 		switch {
-		case known == nil && now.Sub(m.began) < max(hold, m.liveFor):
+		case known == nil && now-m.began < max(hold, m.liveFor):
 			return 0
-		case known != nil && now.Sub(known.heard) < max(hold, m.liveFor):
+		case known != nil && now-known.heard < max(hold, m.liveFor):
 			keep = min(keep, known.frame.Applied+1)
 		}
 	}
@@ -265,7 +296,7 @@ func (m *members) keepFrom() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.node.proposerTerm() != 0 {
-		return m.keepFromLocked(time.Now())
+		return m.keepFromLocked(m.now())
 	}
 	return m.said.KeepFrom
 }
@@ -274,16 +305,16 @@ func (m *members) keepFrom() uint64 {
 func (m *members) sending(index uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sent, m.sentAt = index, time.Now()
+	m.sent, m.sentAt = index, m.now()
 }
 
 // fullLocked returns the voter whose disk closes the gate.
-func (m *members) fullLocked(now time.Time) (id uint64, percent float64) {
+func (m *members) fullLocked(now time.Duration) (id uint64, percent float64) {
 	for _, server := range m.node.servers() {
 		disk := m.node.options.disk()
 		if server.ID != m.node.self {
 			known := m.reports[nodeID(server.ID)]
-			if known == nil || now.Sub(known.heard) >= min(m.liveFor, reportLife) {
+			if known == nil || now-known.heard >= min(m.liveFor, reportLife) {
 				continue
 			}
 			disk = Disk{Percent: known.frame.DiskPercent, Full: known.frame.Full}
@@ -300,10 +331,10 @@ func (m *members) full() (id uint64, percent float64, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.node.proposerTerm() != 0 {
-		id, percent = m.fullLocked(time.Now())
+		id, percent = m.fullLocked(m.now())
 		return id, percent, true
 	}
-	if time.Since(m.saidAt) >= reportLife {
+	if m.now()-m.saidAt >= reportLife {
 		return 0, 0, false
 	}
 	return m.said.Full, m.said.FullPercent, true
@@ -324,19 +355,17 @@ func (m *members) reach(id uint64, within time.Duration) (lastLog uint64, live b
 	if known == nil {
 		return 0, false
 	}
-	return known.frame.LastLog, time.Since(known.heard) < within
+	return known.frame.LastLog, m.now()-known.heard < within
 }
 
 // states lists the members, ascending by id, as the leader sees them, this node included; as it last said when another node
 // leads.
 func (m *members) states() []MemberState {
 	if m.node.proposerTerm() == 0 {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return slices.Clone(m.said.Members)
+		return m.toldStates()
 	}
 	own := m.memberFrame()
-	now := time.Now()
+	now := m.now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var states []MemberState
@@ -348,14 +377,30 @@ func (m *members) states() []MemberState {
 			state.Live, state.LastAckMs = true, 0
 			state.take(own)
 		case known != nil:
-			state.LastAckMs = now.Sub(known.heard).Milliseconds()
-			state.Live = now.Sub(known.heard) < m.liveFor
+			state.LastAckMs = (now - known.heard).Milliseconds()
+			state.Live = now-known.heard < m.liveFor
 			state.ClockSkewMs = float64(known.skew.Microseconds()) / 1000
 			state.take(&known.frame)
 		}
 		states = append(states, state)
 	}
 	slices.SortFunc(states, func(a, b MemberState) int { return cmp.Compare(a.ID, b.ID) })
+	return states
+}
+
+// toldStates is what the leader said last of the members, and of itself by saying it, older by the time since.
+func (m *members) toldStates() []MemberState {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	states := slices.Clone(m.said.Members)
+	since := m.now() - m.saidAt
+	for i := range states {
+		state := &states[i]
+		if state.LastAckMs >= 0 {
+			state.LastAckMs += since.Milliseconds()
+		}
+		state.Live = state.LastAckMs >= 0 && time.Duration(state.LastAckMs)*time.Millisecond < m.liveFor
+	}
 	return states
 }
 
@@ -370,6 +415,45 @@ func (n *Node) Members() []MemberState {
 		return nil
 	}
 	return n.members.states()
+}
+
+// Peer is another member, as this node knows it.
+type Peer struct {
+	ID   uint64
+	Live bool
+	// LastAckMs is the time since it was heard: by the leader, as far as that has told; -1 when it was not.
+	LastAckMs int64
+	// SkewMs is how far its wall clock is ahead of this node's; Measured tells whether that is known.
+	SkewMs   float64
+	Measured bool
+}
+
+// Peers lists the other members, ascending by id.
+func (n *Node) Peers() []Peer {
+	states := n.Members()
+	if len(states) == 0 { // nobody has said anything yet
+		for _, server := range n.servers() {
+			states = append(states, MemberState{ID: nodeID(server.ID), LastAckMs: -1})
+		}
+	}
+	return peersOf(states, n.options.NodeID)
+}
+
+// peersOf turns what the leader has measured into what a node knows of the others: skews are against its own clock.
+func peersOf(states []MemberState, self uint64) []Peer {
+	own := slices.IndexFunc(states, func(s MemberState) bool { return s.ID == self })
+	var peers []Peer
+	for i, state := range states {
+		if i == own {
+			continue
+		}
+		peer := Peer{ID: state.ID, Live: state.Live, LastAckMs: state.LastAckMs}
+		if own >= 0 && states[own].LastAckMs >= 0 && state.LastAckMs >= 0 {
+			peer.SkewMs, peer.Measured = state.ClockSkewMs-states[own].ClockSkewMs, true
+		}
+		peers = append(peers, peer)
+	}
+	return peers
 }
 
 // DiskGate returns the voter whose data volume closes the gate of the group, 0 while it is open. known is false while no leader

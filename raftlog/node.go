@@ -32,6 +32,8 @@ type Node struct {
 	proposer  *proposer
 	reads     *readIndexer
 	keeper    *keeper
+	level     *level
+	fsm       *fsm
 	// transport, uplink, herald, members, states and exchange are nil in a group without a network.
 	transport *transport
 	uplink    *uplink
@@ -62,6 +64,8 @@ type Node struct {
 	applyFailure *ApplyFailure
 	closing      bool
 
+	// openedAt is the monotonic instant at which the group was opened.
+	openedAt time.Duration
 	// lastCommit is the monotonic instant, in nanoseconds, at which an entry was last applied here; 0 is never.
 	lastCommit atomic.Int64
 	// leaders counts the leaders that this node has heard of.
@@ -96,6 +100,7 @@ func Open(options Options, machine StateMachine) (*Node, error) {
 		changes:  make(chan LeadershipChange, 1),
 		raftDone: make(chan struct{}),
 		started:  make(chan struct{}),
+		openedAt: options.Clock.Monotonic(),
 	}
 	n.links, n.closeLinks = context.WithCancel(context.Background())
 	if err := n.openStorage(); err != nil {
@@ -123,10 +128,12 @@ func (n *Node) start() error {
 	record := n.snapshots.current()
 	n.gate.index.Store(max(held, record.Index))
 	n.keeper.durable.Store(record.Index)
+	n.level = newLevel(n.options.Clock, n.gate.index.Load(), n.options.LastStampMicros)
 	machine := &fsm{
-		options: &n.options, machine: n.machine, gate: n.gate, held: held,
+		options: &n.options, machine: n.machine, gate: n.gate, held: held, self: n.self, advanced: n.level.advance,
 		committed: n.observeCommits, applied: n.applied, grown: n.keeper.grown, failed: n.failApply,
 	}
+	n.fsm = machine
 	if record.Index > 0 {
 		machine.noteMembership(record.MembershipIndex, raft.Configuration{Servers: record.Servers})
 	}
@@ -145,6 +152,7 @@ func (n *Node) start() error {
 		return err
 	}
 	n.proposer.raft = n.raft
+	machine.noteFirst(n.servers())
 	if n.options.Network != nil {
 		n.connect()
 	}
@@ -334,6 +342,9 @@ func (n *Node) otherLeader() uint64 {
 	}
 	return nodeID(leader)
 }
+
+// OtherLeader returns the node that leads, as the library knows it; 0 when none is known, or it is this one.
+func (n *Node) OtherLeader() uint64 { return n.otherLeader() }
 
 // logSettled says whether everything in the log is committed and applied.
 func (n *Node) logSettled() bool {

@@ -49,6 +49,11 @@ func (b *batch) observe(observer Observer, now time.Duration, bytes int) {
 // the entries of its term.
 func (n *Node) observeCommits(logs []*raft.Log) {
 	term, _, _, _ := n.proposer.leadership()
+	if term != 0 {
+		n.level.told(logs[len(logs)-1].Index)
+	} else {
+		n.level.committed(logs[len(logs)-1].Index)
+	}
 	if last := logs[len(logs)-1]; n.herald != nil && term != 0 {
 		n.herald.tell(term, last.Index, last.Term)
 	}

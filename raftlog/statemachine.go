@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
@@ -42,7 +44,9 @@ type ApplyFailure struct {
 	Index  uint64
 	Term   uint64
 	Digest string
-	Err    error
+	// Command is the name of the entry's first command, Effect says how many it has of each name.
+	Command, Effect string
+	Err             error
 }
 
 // Error implements error.
@@ -86,14 +90,22 @@ type fsm struct {
 	grown func(bytes int)
 	// failed is told about the apply failure.
 	failed func(*ApplyFailure)
+	// advanced is told up to which index everything is applied.
+	advanced func(index uint64)
+	self     raft.ServerID
 
 	// held is the index up to which the state machine has applied; only the apply goroutine changes it.
 	held    uint64
 	stopped bool
 	entries []CommittedEntry
 
+	// member tells whether this node is in the newest committed membership.
+	member atomic.Bool
+
 	mu          sync.Mutex
 	memberships []membership
+	// first is the membership in the log as it was opened, for the time until a committed one is known.
+	first []raft.Server
 }
 
 // membership is a configuration that was committed at an index.
@@ -144,6 +156,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 		f.grown(bytes)
 	}
 	f.gate.advance(logs[len(logs)-1].Index)
+	f.advanced(logs[len(logs)-1].Index)
 	for _, log := range logs {
 		if term, number := readExtensions(log.Extensions); term == log.Term && log.Type == raft.LogCommand {
 			f.applied(term, number)
@@ -172,7 +185,9 @@ func (f *fsm) failure(err error) *ApplyFailure {
 		at++
 	}
 	entry := &f.entries[at]
-	return &ApplyFailure{Index: entry.Index, Term: entry.Term, Digest: command.Digest(entry.Data), Err: err}
+	failure := &ApplyFailure{Index: entry.Index, Term: entry.Term, Digest: command.Digest(entry.Data), Err: err}
+	failure.Command, failure.Effect = describeEntry(entry.Data)
+	return failure
 }
 
 func (f *fsm) noteMembership(index uint64, configuration raft.Configuration) {
@@ -182,9 +197,33 @@ func (f *fsm) noteMembership(index uint64, configuration raft.Configuration) {
 		return
 	}
 	f.memberships = append(f.memberships, membership{index, configuration})
+	f.member.Store(f.holds(configuration.Servers))
 	if len(f.memberships) > maxMemberships {
 		f.memberships = append(f.memberships[:0], f.memberships[1:]...)
 	}
+}
+
+// noteFirst takes in the membership in the log as it was opened.
+func (f *fsm) noteFirst(servers []raft.Server) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.first = servers; len(f.memberships) == 0 {
+		f.member.Store(f.holds(servers))
+	}
+}
+
+func (f *fsm) holds(servers []raft.Server) bool {
+	return slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == f.self })
+}
+
+// committedServers is the newest membership that is committed and applied here; that of the log while none is known to be.
+func (f *fsm) committedServers() []raft.Server {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := len(f.memberships); n > 0 {
+		return f.memberships[n-1].configuration.Servers
+	}
+	return f.first
 }
 
 // membershipAt returns the membership that was committed at the index.

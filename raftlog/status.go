@@ -2,6 +2,7 @@ package raftlog
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -41,8 +42,15 @@ type Status struct {
 	LastCommitMs int64
 	LogBytes     int64
 	LogFiles     int
-	// Voters and Learners are the ids of the newest membership in the log, ascending as the log has them.
+	// LagEntries is how many entries are known to be committed and not applied here, LagMs the time since there were none;
+	// both 0 on the leader. CaughtUp tells whether there were none at any moment since the start.
+	LagEntries uint64
+	LagMs      int64
+	CaughtUp   bool
+	// Voters and Learners are the ids of the committed membership as applied here, ascending.
 	Voters, Learners []uint64
+	// Member tells whether this node is one of them.
+	Member bool
 	// WaitingCommands and InFlightEntries are those of the proposer.
 	WaitingCommands, InFlightEntries int
 	// LeaderChanges counts the leaders that this node has heard of since its start.
@@ -86,7 +94,16 @@ func (n *Node) Status() Status {
 		s.CommitIndex = max(s.CommitIndex, n.members.commit())
 	}
 	n.describeLeader(&s)
+	n.describeLag(&s)
 	return s
+}
+
+func (n *Node) describeLag(s *Status) {
+	n.level.committed(s.CommitIndex)
+	s.LagEntries, s.LagMs, s.CaughtUp = n.level.lag()
+	if s.LeaderID == n.options.NodeID {
+		s.LagEntries, s.LagMs, s.CaughtUp = 0, 0, true
+	}
 }
 
 // describeLeader fills in role, leader and the age of the quorum acknowledgement.
@@ -105,10 +122,8 @@ func (n *Node) describeLeader(s *Status) {
 		s.Role = RoleCandidate
 	default:
 		s.Role = RoleFollower
-		for _, id := range s.Learners {
-			if id == n.options.NodeID {
-				s.Role = RoleLearner
-			}
+		if !slices.Contains(s.Voters, n.options.NodeID) {
+			s.Role = RoleLearner // or no member at all, which receives no more than one
 		}
 	}
 	if _, leader := n.raft.LeaderWithID(); leader != "" && leader != n.self {
@@ -117,13 +132,39 @@ func (n *Node) describeLeader(s *Status) {
 }
 
 func (n *Node) describeMembership(s *Status) {
-	for _, server := range n.servers() {
+	s.Member = n.fsm.member.Load()
+	for _, server := range n.fsm.committedServers() {
 		if server.Suffrage == raft.Voter {
 			s.Voters = append(s.Voters, nodeID(server.ID))
 		} else {
 			s.Learners = append(s.Learners, nodeID(server.ID))
 		}
 	}
+	slices.Sort(s.Voters)
+	slices.Sort(s.Learners)
+}
+
+// Member tells at once whether this node is in the newest membership that is committed and applied here.
+func (n *Node) Member() bool { return n.fsm.member.Load() }
+
+// QuorumAge is the time since the newest quorum acknowledgement that this node knows of; since the start when it knows of
+// none. It is 0 for the only voter of a group.
+func (n *Node) QuorumAge() time.Duration {
+	if n.log.soleVoter.Load() {
+		return 0
+	}
+	if n.members == nil {
+		return n.options.Clock.Monotonic() - n.openedAt
+	}
+	return n.members.quorumAge(n.openedAt)
+}
+
+// LeaderChanges counts the leaders that this node has heard of since its start.
+func (n *Node) LeaderChanges() uint64 { return n.leaders.Load() }
+
+// LiveWithin is how long a silent member is live (cluster 0).
+func LiveWithin(electionMs int) time.Duration {
+	return max(livenessFloor, livenessElections*time.Duration(electionMs)*time.Millisecond)
 }
 
 // Position is the term of this node and its last log entry, the applied ones included.

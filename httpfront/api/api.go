@@ -57,6 +57,8 @@ type API struct {
 	usage   *processUsage
 	// pageBytes is shownMaxBytes; tests make it small.
 	pageBytes uint64
+	// hashing is set while a request reads the whole state.
+	hashing atomic.Bool
 	// connected is set once the broker is there: before that only early routes are served.
 	connected atomic.Bool
 }
@@ -114,7 +116,31 @@ func (a *API) fail(r *httpfront.Request, err error) {
 	case errors.Is(err, actors.ErrGone):
 		r.Abandon()
 	default:
-		r.Fail(refusalOf(err))
+		r.Fail(a.withLeader(refusalOf(err)))
+	}
+}
+
+// withLeader adds the address of the leader to a refusal that another node may not give: 503 retry.
+func (a *API) withLeader(err error) error {
+	refusal, ok := errors.AsType[*httpfront.Error](err)
+	if !ok || refusal.Code != httpfront.CodeRetry || refusal.Leader != "" {
+		return err
+	}
+	with := *refusal
+	with.Leader = a.node.Leader()
+	return &with
+}
+
+// inDoubt is a handler of acks, nacks and dead-letter moves. When the deadline of one passes and the leader has changed meanwhile,
+// nobody knows whether it happened: 503 outcome_unknown instead of timeout (cluster 8.4).
+func (a *API) inDoubt(handle handler) handler {
+	return func(r *httpfront.Request) error {
+		before := a.node.LeaderChanges()
+		err := handle(r)
+		if errors.Is(err, actors.ErrDeadline) && a.node.LeaderChanges() != before {
+			return httpfront.Refuse(httpfront.CodeOutcomeUnknown, "the leader changed before the outcome was known")
+		}
+		return err
 	}
 }
 
@@ -126,6 +152,7 @@ func refusalOf(err error) error {
 	}{
 		{actors.ErrDeadline, httpfront.CodeTimeout},
 		{actors.ErrOverloaded, httpfront.CodeOverloaded},
+		{actors.ErrNoQuorum, httpfront.CodeNoQuorum},
 		{actors.ErrNoLeader, httpfront.CodeNoLeader},
 		{actors.ErrRetry, httpfront.CodeRetry},
 		{actors.ErrStopping, httpfront.CodeRetry},

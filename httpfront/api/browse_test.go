@@ -131,14 +131,14 @@ func TestDeepBrowsingCostsTheSameAtAnyOffset(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	view := n.api.broker.LocalView()
+	view := n.api.broker().LocalView()
 	defer view.Close()
-	queues := []*actors.QueueView{n.api.broker.Directory().Queue(command.DefaultTenant, "q")}
+	queues := []*actors.QueueView{n.api.broker().Directory().Queue(command.DefaultTenant, "q")}
 	for _, offset := range []int64{0, 1, 300, 700, 1000, 1500, 1900} {
 		counting := &countingReader{Reader: view}
 		browser := &messageBrowser{
-			api: n.api, q: query.New(context.Background(), counting, n.api.broker.Now(), n.api.broker.Holds()),
-			filter: &messageFilter{to: n.api.broker.Now() + 1, pagination: pagination{Limit: 10, Offset: offset}},
+			api: n.api, q: query.New(context.Background(), counting, n.api.broker().Now(), n.api.broker().Holds()),
+			filter: &messageFilter{to: n.api.broker().Now() + 1, pagination: pagination{Limit: 10, Offset: offset}},
 		}
 		check(t, browser.choose(queues))
 		if browser.rows != 10 || counting.reads > mostReads {

@@ -18,10 +18,10 @@ func (n *testNode) fetch(queues ...string) *fetching {
 	n.t.Helper()
 	f := &fetching{n: n, answer: make(chan string, 1)}
 	body := fetchBody(queues...)
-	looks, waits := n.looks.Load(), n.api.broker.Awaiting()
+	looks, waits := n.looks.Load(), n.api.broker().Awaiting()
 	go func() { f.answer <- string(n.call("POST", "/api/v1/fetch", body)) }() // ends with its fetch
 	eventually(n.t, "the fetch has looked and waits", func() bool {
-		return n.looks.Load() > looks && n.api.broker.Awaiting() > waits
+		return n.looks.Load() > looks && n.api.broker().Awaiting() > waits
 	})
 	return f
 }
@@ -45,7 +45,7 @@ func (f *fetching) finds() {
 	case <-time.After(10 * time.Second):
 		f.n.t.Fatal("the fetch sleeps although its record is there")
 	}
-	if waits := f.n.api.broker.Awaiting(); waits != 0 {
+	if waits := f.n.api.broker().Awaiting(); waits != 0 {
 		f.n.t.Errorf("%d waits are left", waits)
 	}
 }
@@ -86,16 +86,16 @@ func TestFetchOfAClientThatLeavesWaitsForNothing(t *testing.T) {
 	client := must(net.Dial("tcp", n.address))
 	body := fetchBody("there", "missing")
 	must(fmt.Fprintf(client, "POST /api/v1/fetch HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
-	eventually(t, "the fetch waits", func() bool { return n.api.broker.Awaiting() == 1 })
+	eventually(t, "the fetch waits", func() bool { return n.api.broker().Awaiting() == 1 })
 	check(t, client.Close())
-	eventually(t, "its wait ends with its client", func() bool { return n.api.broker.Awaiting() == 0 })
+	eventually(t, "its wait ends with its client", func() bool { return n.api.broker().Awaiting() == 0 })
 }
 
 // TestFetchThatDoesNotWaitHoldsNothing: without maxWaitMs a fetch looks once.
 func TestFetchThatDoesNotWaitHoldsNothing(t *testing.T) {
 	n := startNode(t, time.Minute)
 	n.call("POST", "/api/v1/fetch", `{"entries":[{"queue":"q","offset":0}]}`)
-	if n.looks.Load() != 1 || n.api.broker.Awaiting() != 0 {
-		t.Errorf("%d looks, %d waits", n.looks.Load(), n.api.broker.Awaiting())
+	if n.looks.Load() != 1 || n.api.broker().Awaiting() != 0 {
+		t.Errorf("%d looks, %d waits", n.looks.Load(), n.api.broker().Awaiting())
 	}
 }

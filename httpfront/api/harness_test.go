@@ -32,6 +32,9 @@ type testNode struct {
 	url     string
 	address string
 	ahead   atomic.Uint64 // microseconds that reads see the log's time ahead, so that a test can let time pass
+	leader  string        // what Leader answers
+	leaders atomic.Uint64 // what LeaderChanges answers
+	peers   []Peer        // what Peers answers
 	looks   atomic.Int64  // linearizable views that were opened since the start
 }
 
@@ -44,6 +47,23 @@ func (n *testNode) Health() Health {
 	}
 	return h
 }
+
+// Leader implements Node.
+func (n *testNode) Leader() string { return n.leader }
+
+// LeaderChanges implements Node.
+func (n *testNode) LeaderChanges() uint64 { return n.leaders.Load() }
+
+// Members implements Node.
+func (n *testNode) Members() Members {
+	return Members{Self: 1, Voters: []uint64{1}, Members: []MemberView{{NodeID: 1, Role: "voter", State: "leader", Local: true}}}
+}
+
+// Peers implements Node.
+func (n *testNode) Peers() []Peer { return n.peers }
+
+// LiveWithin implements Node.
+func (n *testNode) LiveWithin() time.Duration { return 2 * time.Second }
 
 // openGate never refuses.
 type openGate struct{}

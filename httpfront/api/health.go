@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"time"
 
 	"queen/httpfront"
 	"queen/raftlog"
@@ -10,6 +11,16 @@ import (
 // Node is what the handlers ask of the node itself.
 type Node interface {
 	Health() Health
+	// Leader is the HTTP address of the node that leads, for clients; empty while none is known, or it is this node.
+	Leader() string
+	// LeaderChanges counts the leaders that this node has heard of since its start.
+	LeaderChanges() uint64
+	// Members asks every member how it is, and answers within about a second.
+	Members() Members
+	// Peers are the other members as this node knows them.
+	Peers() []Peer
+	// LiveWithin is how long a silent member is live.
+	LiveWithin() time.Duration
 }
 
 // Health is the state of a node as /health shows it (cluster 7.1).
@@ -42,11 +53,14 @@ type Health struct {
 // ApplyFailure is the entry at which a node stopped applying.
 type ApplyFailure struct {
 	// Class is deterministic when every node stops at the entry, node-local when only this disk is to blame.
-	Class  string `json:"class"`
-	Index  uint64 `json:"index"`
-	Term   uint64 `json:"term"`
-	Digest string `json:"digest"`
-	Error  string `json:"error"`
+	Class string `json:"class"`
+	// Command is the name of the entry's first command, Effect says how many it has of each name.
+	Command string `json:"command"`
+	Digest  string `json:"digest"`
+	Effect  string `json:"effect"`
+	Error   string `json:"error"`
+	Index   uint64 `json:"index"`
+	Term    uint64 `json:"term"`
 }
 
 // Ready tells whether the node answers 200.
@@ -95,7 +109,7 @@ func (h *Health) raft() raftAnswer {
 		LagEntries: h.LagEntries, QuorumAckMs: h.QuorumAckMs, StorageReady: h.StorageReady,
 		ClusterVersion: h.ClusterVersion, Kinds: h.Kinds, ClusterID: h.ClusterID, ClusterEpoch: h.ClusterEpoch,
 		NodeID: h.NodeID, Identity: h.Identity, Voters: orEmpty(h.Voters), Learners: orEmpty(h.Learners),
-		DiskPct: float64(int(h.DiskPercent*10)) / 10, StorageFull: h.StorageFull,
+		DiskPct: tenths(h.DiskPercent), StorageFull: h.StorageFull,
 		Apply: applyAnswer{Failure: h.ApplyFailure, Skipped: []struct{}{}},
 	}
 	if h.LeaderID != 0 {
@@ -103,6 +117,9 @@ func (h *Health) raft() raftAnswer {
 	}
 	return answer
 }
+
+// tenths cuts a percentage to one place.
+func tenths(percent float64) float64 { return float64(int(percent*10)) / 10 }
 
 func orEmpty[T any](list []T) []T {
 	if list == nil {

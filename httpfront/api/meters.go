@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -55,6 +56,11 @@ func newMeters(a *API, started time.Time) *meters {
 		retainDue:      set.NewCounter(`queen_raft_retention_scan{kind="due"}`),
 		retainedAppend: set.NewCounter(`queen_raft_retention_scan{kind="removed"}`),
 	}
+}
+
+// PeerRefused counts a refused handshake with a node, 0 for one that is not known; the reason is one of cluster 2.4.
+func (a *API) PeerRefused(node uint64, reason string) {
+	a.meters.set.GetOrCreateCounter(fmt.Sprintf("queen_raft_peer_refused_total{peer=\"%d\",reason=%q}", node, reason)).Inc()
 }
 
 // CommandWaited implements raftlog.Observer.

@@ -1,31 +1,43 @@
 package node
 
 import (
+	"slices"
 	"sync/atomic"
+	"time"
 
 	"queen/actors"
 	"queen/cmd/queen/config"
 	"queen/cmd/queen/version"
+	"queen/httpfront"
 	"queen/httpfront/api"
 	"queen/raftlog"
+	"queen/raftlog/peer"
+	"queen/store"
 )
 
 // health answers what /health shows (cluster 7), from memory, at once.
 type health struct {
 	config   *config.Config
+	limits   limits
 	handlers *api.API
 	raft     atomic.Pointer[raftlog.Node]
 	port     atomic.Pointer[raftPort]
-	ready    atomic.Bool
+	store    atomic.Pointer[store.Store]
+	// admin asks other nodes; nil without a raft port.
+	admin atomic.Pointer[peer.Router]
+	ready atomic.Bool
 	// led is set once a leader was known.
 	led      atomic.Bool
 	stopping atomic.Bool
 	disk     *diskGate
-	lag      lag
-	failure  atomic.Pointer[error]
+	host     *host
+	// failure is why an installed state could not be opened.
+	failure atomic.Pointer[error]
 }
 
-func newHealth(c *config.Config) *health { return &health{config: c} }
+func newHealth(c *config.Config) *health {
+	return &health{config: c, limits: limitsOf(c), host: newHost(c.RaftDirectory)}
+}
 
 // broken tells that the node has no state any more that it could serve; the process goes on, to be asked about it.
 func (h *health) broken(err error) { h.failure.Store(&err) }
@@ -36,67 +48,118 @@ func (h *health) connect(raft *raftlog.Node) { h.raft.Store(raft) }
 func (h *health) Health() api.Health {
 	out := api.Health{
 		Version: version.Get().Version, NodeID: uint64(h.config.RaftNodeID), ClusterVersion: version.Format,
-		Kinds: version.Format, Identity: "ok", StorageReady: true, Role: string(raftlog.RoleFollower),
-	}
-	if port := h.port.Load(); port != nil {
-		current := port.identity.Current()
-		out.ClusterID, out.ClusterEpoch = current.ClusterID, current.ClusterEpoch
-		if current.ClusterID == "" {
-			out.Identity = "joining"
-		}
-	}
-	if err := h.failure.Load(); err != nil {
-		out.Role, out.StorageReady = string(raftlog.RoleStopped), false
-		out.Reasons = append(out.Reasons, "storage")
-		return out
-	}
-	raft := h.raft.Load()
-	if raft == nil {
-		out.Reasons = append(out.Reasons, "booting")
-		return out
-	}
-	status := raft.Status()
-	out.Role, out.Term = string(status.Role), status.Term
-	out.LeaderID = status.LeaderID
-	out.Applied, out.Commit = status.AppliedIndex, status.CommitIndex
-	out.QuorumAckMs = status.QuorumAckMs
-	out.Voters, out.Learners = status.Voters, status.Learners
-	out.Status = status
-	out.LagEntries, out.LagMs = h.lag.measure(&status, uint64(h.config.RaftNodeID))
-	h.judge(&out, &status)
-	return out
-}
-
-// judge is the ready rule (cluster 7.2).
-func (h *health) judge(out *api.Health, status *raftlog.Status) {
-	because := func(holds bool, reason string) {
-		if holds {
-			out.Reasons = append(out.Reasons, reason)
-		}
-	}
-	out.StorageReady = status.Failure == nil
-	because(!h.ready.Load(), "booting")
-	because(out.Identity != "ok", "identity")
-	because(status.LeaderID == 0 && !h.led.Load(), "no_leader")
-	if status.LeaderID != 0 {
-		h.led.Store(true)
-	}
-	because(int64(out.LagEntries) >= h.config.RaftReadyLagEntries && out.LagMs > int64(h.config.RaftReadyLagMs), "lag")
-	quorum := int64(h.config.RaftReadyQuorumMs)
-	because(quorum > 0 && (status.QuorumAckMs < 0 || status.QuorumAckMs > quorum), "quorum")
-	because(quorum == 0 && status.LeaderID == 0, "quorum")
-	local := status.ApplyFailure != nil && actors.StorageFailed(status.ApplyFailure.Err)
-	because(status.ApplyFailure != nil && !local, "apply_failure")
-	because(status.Failure != nil && (status.ApplyFailure == nil || local), "storage")
-	because(h.stopping.Load(), "stopping")
-	if f := status.ApplyFailure; f != nil {
-		class := "deterministic"
-		if local {
-			class = "node-local"
-		}
-		out.ApplyFailure = &api.ApplyFailure{Class: class, Index: f.Index, Term: f.Term, Digest: f.Digest, Error: f.Err.Error()}
+		Kinds: version.Format, StorageReady: true, QuorumAckMs: -1, Role: string(raftlog.RoleFollower),
 	}
 	if h.disk != nil {
 		out.DiskPercent, out.StorageFull = h.disk.Percent(), h.disk.Full()
 	}
+	var status *raftlog.Status
+	if raft := h.raft.Load(); raft != nil {
+		current := raft.Status()
+		status = &current
+	}
+	out.ClusterID, out.ClusterEpoch, out.Identity = h.identity(status)
+	rule := readiness{booting: !h.ready.Load(), identity: out.Identity, quorumAckMs: -1, stopping: h.stopping.Load(), voter: true}
+	if status == nil {
+		if out.Identity == identityJoining {
+			out.Role, rule.voter = string(raftlog.RoleLearner), false
+			out.LagMs = time.Now().UnixMilli() // it has applied nothing, ever
+		}
+		out.Reasons = rule.reasons(h.limits)
+		return out
+	}
+	h.describe(&out, status)
+	rule.judge(&out, h.led.Load())
+	out.Reasons = rule.reasons(h.limits)
+	return out
+}
+
+// identity returns the cluster that this node belongs to, and what it is to it.
+func (h *health) identity(status *raftlog.Status) (clusterID string, epoch uint64, verdict string) {
+	port := h.port.Load()
+	if port == nil {
+		return "", 0, identityOK // booting: nothing is known yet
+	}
+	current := port.identity.Current()
+	wasMember := current.Formation != nil || current.ConfirmedNonce != ""
+	return current.ClusterID, current.ClusterEpoch, identityOf(current.ClusterID != "", wasMember, status)
+}
+
+// describe fills in what the log says.
+func (h *health) describe(out *api.Health, status *raftlog.Status) {
+	out.Status = *status
+	out.Role, out.Term, out.LeaderID = string(status.Role), status.Term, status.LeaderID
+	out.Applied, out.Commit, out.QuorumAckMs = status.AppliedIndex, status.CommitIndex, status.QuorumAckMs
+	out.LagEntries, out.LagMs = status.LagEntries, status.LagMs
+	out.Voters, out.Learners = status.Voters, status.Learners
+	out.StorageReady = status.Failure == nil && h.failure.Load() == nil
+	if status.LeaderID != 0 {
+		h.led.Store(true)
+	}
+	if f := status.ApplyFailure; f != nil {
+		class := "deterministic"
+		if actors.StorageFailed(f.Err) {
+			class = classLocal
+		}
+		out.ApplyFailure = &api.ApplyFailure{
+			Class: class, Command: f.Command, Effect: f.Effect, Index: f.Index, Term: f.Term, Digest: f.Digest, Error: f.Err.Error()}
+	}
+}
+
+// classLocal is the class of an apply failure that this node's disk is to blame for.
+const classLocal = "node-local"
+
+// judge takes in what the rule looks at.
+func (r *readiness) judge(out *api.Health, led bool) {
+	r.voter, r.caughtUp = slices.Contains(out.Voters, out.NodeID), out.Status.CaughtUp
+	r.leader, r.led = out.LeaderID != 0, led
+	r.quorumAckMs, r.lagEntries, r.lagMs = out.QuorumAckMs, out.LagEntries, out.LagMs
+	local := out.ApplyFailure != nil && out.ApplyFailure.Class == classLocal
+	r.applyFailed = out.ApplyFailure != nil && !local
+	r.storageFailed = !out.StorageReady && (out.ApplyFailure == nil || local)
+}
+
+// unavailable refuses client routes while this node is no member (cluster 3.1); nil otherwise. It is asked with every request.
+func (h *health) unavailable() *httpfront.Error {
+	port := h.port.Load()
+	if port == nil {
+		return nil // booting
+	}
+	raft := h.raft.Load()
+	if raft == nil && port.inCluster() || raft != nil && raft.Member() {
+		return nil
+	}
+	return httpfront.Refuse(httpfront.CodeNoLeader, "this node is not a member of a cluster")
+}
+
+// Leader implements api.Node.
+func (h *health) Leader() string {
+	raft, port := h.raft.Load(), h.port.Load()
+	if raft == nil || port == nil {
+		return ""
+	}
+	leader := raft.OtherLeader()
+	if leader == 0 {
+		return ""
+	}
+	return port.httpAddress(leader)
+}
+
+// LeaderChanges implements api.Node.
+func (h *health) LeaderChanges() uint64 {
+	if raft := h.raft.Load(); raft != nil {
+		return raft.LeaderChanges()
+	}
+	return 0
+}
+
+// LiveWithin implements api.Node.
+func (h *health) LiveWithin() time.Duration { return raftlog.LiveWithin(int(h.config.RaftElectionMs)) }
+
+// quorumAge is the time since the newest quorum acknowledgement.
+func (h *health) quorumAge() time.Duration {
+	if raft := h.raft.Load(); raft != nil {
+		return raft.QuorumAge()
+	}
+	return 0
 }

@@ -136,7 +136,16 @@ func (n *Node) openIdentity(context.Context) (err error) {
 	return nil
 }
 
-func (n *Node) openRaftPort(context.Context) error { return n.port.open(n.log) }
+func (n *Node) openRaftPort(context.Context) error {
+	if err := n.port.open(n.log, n.health.handlers.PeerRefused); err != nil {
+		return err
+	}
+	if n.port.admin != nil {
+		n.port.admin.Handle(kindReport, n.health.answerReport)
+		n.health.admin.Store(n.port.admin)
+	}
+	return nil
+}
 
 // findCluster forms a cluster, or finds that there is one. The first start of several nodes waits here for all of them.
 func (n *Node) findCluster(ctx context.Context) error { return n.port.form(ctx, n.log) }
@@ -162,6 +171,7 @@ func (n *Node) openHTTP(context.Context) error {
 		Auth:         n.auth,
 		AdmitBytes:   n.config.AdmitMaxBytes(),
 		AdmitHold:    milliseconds(n.config.RaftAdmitHoldMs),
+		Unavailable:  n.health.unavailable,
 		Log:          n.log,
 	})
 	if err != nil {
@@ -199,6 +209,7 @@ func (n *Node) openStore(context.Context) (err error) {
 	if n.store, err = store.Open(n.storeOptions()); err != nil {
 		return err
 	}
+	n.health.store.Store(n.store)
 	n.broker, err = actors.NewBroker(actors.Config{
 		Store: n.store,
 		Log:   n.log,
@@ -213,6 +224,8 @@ func (n *Node) openStore(context.Context) (err error) {
 		TxidWindowMinSeconds: uint32(n.config.RaftTxnWindowMinSeconds),
 		TraceRetention:       seconds(n.config.RaftTraceRetentionSeconds),
 		Observer:             n.health.handlers.Observer(),
+		NoQuorumFail:         milliseconds(n.config.RaftNoQuorumFailMs),
+		QuorumAge:            n.health.quorumAge,
 	})
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +31,54 @@ type raftPort struct {
 	admin   *peer.Router
 	outcome formation.Outcome
 	log     atomic.Pointer[raftlog.Node]
+	// joined is set once the identity names a cluster.
+	joined  atomic.Bool
+	book    addressBook
 	stopTLS context.CancelFunc
+}
+
+// addressBook holds the HTTP addresses that other nodes have told in their handshakes.
+type addressBook struct {
+	mu   sync.Mutex
+	http map[uint64]string
+}
+
+// maxAddresses bounds an address book: every node that knows the token writes into it.
+const maxAddresses = 1024
+
+func (b *addressBook) note(remote *peer.Hello) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.http == nil {
+		b.http = map[uint64]string{}
+	}
+	if _, known := b.http[remote.NodeID]; remote.HTTP != "" && (known || len(b.http) < maxAddresses) {
+		b.http[remote.NodeID] = remote.HTTP
+	}
+}
+
+// httpAddress is where clients reach another node; empty when nobody has told.
+func (p *raftPort) httpAddress(id uint64) string {
+	p.book.mu.Lock()
+	told := p.book.http[id]
+	p.book.mu.Unlock()
+	if told != "" {
+		return told
+	}
+	for _, row := range p.config.RaftPeers {
+		if uint64(row.ID) == id {
+			return row.HTTPAddress
+		}
+	}
+	return ""
+}
+
+// inCluster tells whether this node belongs to a cluster, at once.
+func (p *raftPort) inCluster() bool {
+	if !p.joined.Load() && p.identity.Current().ClusterID != "" {
+		p.joined.Store(true)
+	}
+	return p.joined.Load()
 }
 
 // openIdentity reads or mints who this node is.
@@ -46,13 +94,14 @@ func openIdentity(c *config.Config) (*raftPort, error) {
 }
 
 // open opens the raft port.
-func (p *raftPort) open(log zerolog.Logger) error {
+func (p *raftPort) open(log zerolog.Logger, refused func(node uint64, reason string)) error {
 	if len(p.config.RaftPeers) == 0 {
 		return nil
 	}
 	options := peer.Options{
 		Listen: p.config.RaftListen, Token: []byte(p.config.RaftToken), PreviousToken: []byte(p.config.RaftTokenPrevious),
 		Hello: p.hello, Addresses: p.addresses, Judge: p.judge, Clock: raftlog.SystemClock{}, Logger: log,
+		Met: p.met, Refused: refused,
 	}
 	var err error
 	if options.ServerTLS, options.ClientTLS, err = p.certificates(log); err != nil {
@@ -158,6 +207,9 @@ func (p *raftPort) addresses(id uint64) []string {
 	}
 	return found
 }
+
+// met is told of every handshake.
+func (p *raftPort) met(remote peer.Hello, _, _ peer.Verdict) { p.book.note(&remote) }
 
 func (p *raftPort) judge(remote peer.Hello, connected []string) peer.Verdict {
 	self := p.hello()
