@@ -240,13 +240,27 @@ func killCopy(t *testing.T, dir string) string {
 	var to string
 	eventually(t, "a copy", func() bool {
 		to = filepath.Join(t.TempDir(), "copy")
+		before := pointFiles(t, dir)
 		err := os.CopyFS(to, os.DirFS(dir))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		return err == nil
+		return err == nil && pointFiles(t, dir) == before
 	})
 	return to
+}
+
+// pointFiles are the files that a durable point replaces.
+func pointFiles(t *testing.T, dir string) (contents string) {
+	t.Helper()
+	for _, name := range []string{snapshotFile, metaFile} {
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		contents += string(content)
+	}
+	return contents
 }
 
 func TestKilledNodeFindsEverythingThatWasApplied(t *testing.T) {

@@ -23,8 +23,8 @@ func TestSettingsWithoutEffectAreNamed(t *testing.T) {
 	if names := withoutEffect(load(t)); len(names) > 0 {
 		t.Errorf("nothing is set, but %v are said to have no effect", names)
 	}
-	got := withoutEffect(load(t, "QUEEN_KV_READ_RATE=5", "QUEEN_RAFT_PURGE_HOLD_S=9", "QUEEN_RAFT_PIPELINE=8"))
-	if want := []string{"QUEEN_KV_READ_RATE", "QUEEN_RAFT_PURGE_HOLD_S"}; !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+	got := withoutEffect(load(t, "QUEEN_KV_READ_RATE=5", "QUEEN_PROXY_ENFORCE=true", "QUEEN_RAFT_PIPELINE=8"))
+	if want := []string{"QUEEN_KV_READ_RATE", "QUEEN_PROXY_ENFORCE"}; !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 		t.Errorf("%v have no effect, want %v", got, want)
 	}
 }
