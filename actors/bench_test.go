@@ -21,6 +21,10 @@ type feeder struct {
 	now    uint64
 	next   uint64
 	unread int
+	// requests gives the commands ids of requests, all of which are answered 4 entries later; sequence is the last one.
+	requests bool
+	sequence uint64
+	recent   [4]uint64
 }
 
 func newFeeder(b *testing.B) *feeder {
@@ -51,8 +55,15 @@ func (f *feeder) entry(commands ...command.Command) {
 		StampMicros: f.now, Settings: command.Settings{TxidWindowMinSeconds: 900},
 	}}
 	for _, c := range commands {
-		e.Items = append(e.Items, command.Item{Command: c})
+		item := command.Item{Command: c}
+		if f.requests {
+			f.sequence++
+			item.Request = command.RequestID{Origin: testOrigin, Sequence: f.sequence}
+			item.AnsweredBelow = f.recent[f.index%4]
+		}
+		e.Items = append(e.Items, item)
 	}
+	f.recent[f.index%4] = f.sequence
 	if err := f.broker.Apply(f.index, 1, command.EncodeEntry(&e)); err != nil {
 		f.b.Fatal(err)
 	}
@@ -89,11 +100,15 @@ func (f *feeder) push(queue, partition string, txids []string) command.Push {
 	return command.Push{Tenant: command.DefaultTenant, Groups: []command.PushGroup{group}}
 }
 
-// BenchmarkApplyPush applies entries of pushes over 1,000 partitions.
+// BenchmarkApplyPush applies entries of pushes over 1,000 partitions, with and without requests that are remembered.
 func BenchmarkApplyPush(b *testing.B) {
-	for _, c := range []struct{ pushes, messages int }{{64, 1}, {10, 100}} {
-		b.Run(fmt.Sprintf("pushes=%d/messages=%d", c.pushes, c.messages), func(b *testing.B) {
+	for _, c := range []struct {
+		pushes, messages int
+		requests         bool
+	}{{50, 1, false}, {50, 1, true}, {10, 100, false}, {10, 100, true}, {1, 1, false}, {1, 1, true}} {
+		b.Run(fmt.Sprintf("pushes=%d/messages=%d/requests=%t", c.pushes, c.messages, c.requests), func(b *testing.B) {
 			f := newFeeder(b)
+			f.requests = c.requests
 			b.ReportAllocs()
 			at := 0
 			for b.Loop() {

@@ -63,17 +63,23 @@ func (w *Window) load(r Reader, index uint64, value []byte) error {
 		return err
 	}
 	of := &row{index: index, stampMicros: stored.StampMicros, chunk: stored.chunk, wanted: len(stored.Outcomes)}
-	for _, a := range stored.Origins {
+	origins := make([]*origin, len(stored.Origins))
+	for i, a := range stored.Origins {
 		o := w.origin(a.Origin)
 		if o == nil {
 			o = w.add(a.Origin)
 		}
 		w.answered(o, a.Below)
 		w.hold(o, of)
+		origins[i] = o
 	}
 	for i := range stored.Outcomes {
 		outcome := &stored.Outcomes[i]
-		of.origins[outcome.origin].put(outcome.Request.Sequence, slot{row: of, at: outcome.at})
+		o := origins[outcome.origin]
+		if outcome.Request.Sequence < o.below {
+			return fmt.Errorf("request %d of origin %x was answered before its entry: %w", outcome.Request.Sequence, o.id, ErrBadRow)
+		}
+		o.put(outcome.Request.Sequence, slot{row: of, at: outcome.at})
 	}
 	w.link(of)
 	return nil

@@ -23,7 +23,7 @@ import (
 //	outcomes         uvarint, their number; then of each, in the order of the commands
 //	  origin         uvarint, its place in the list above
 //	  sequence       uvarint, less what is answered
-//	  result         uvarint of its length, then command.AppendResult
+//	  result         uvarint of its length, then command.AppendResult; nothing when there was no room for it
 const (
 	rowVersion  = 1
 	placeInline = 0
@@ -50,7 +50,7 @@ type Answered struct {
 // Outcome is a remembered request.
 type Outcome struct {
 	Request command.RequestID
-	// Result is the encoding of the result; it aliases the row.
+	// Result is the encoding of the result, empty when there was no room for it; it aliases the row.
 	Result []byte
 	// at is where the length of the result stands in the body.
 	at uint32
@@ -144,7 +144,7 @@ const (
 	minOutcomeBytes = 3
 )
 
-// resultAt decodes the result whose length stands at a place in a body.
+// resultAt decodes the result whose length stands at a place in a body. An empty one had no room.
 func resultAt(body []byte, at uint32) (command.Result, error) {
 	if uint64(at) > uint64(len(body)) {
 		return nil, fmt.Errorf("read outcome at %d of %d bytes: %w", at, len(body), ErrBadRow)
@@ -153,6 +153,9 @@ func resultAt(body []byte, at uint32) (command.Result, error) {
 	encoded := r.bytes()
 	if r.bad {
 		return nil, fmt.Errorf("read outcome at %d of %d bytes: %w", at, len(body), ErrBadRow)
+	}
+	if len(encoded) == 0 {
+		return forgotten(), nil
 	}
 	return command.DecodeResult(encoded)
 }
