@@ -85,12 +85,7 @@ func (s *scene) do(commands ...command.Command) (results []string, err error) {
 	e := &command.Entry{Header: command.Header{
 		StampMicros: s.now, Seed: uuid.UUID{byte(s.index)}, Settings: command.Settings{PartitionCleanupDays: s.days},
 	}}
-	for _, c := range commands {
-		e.Items = append(e.Items, command.Item{
-			Request: command.RequestID{Origin: testOrigin, Sequence: s.sequence}, AnsweredBelow: s.sequence, Command: c,
-		})
-		s.sequence++
-	}
+	e.Items = s.items(commands...)
 	return s.entry(e)
 }
 

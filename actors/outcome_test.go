@@ -275,7 +275,7 @@ func TestParkedPopsHoldNoRequest(t *testing.T) {
 	}
 }
 
-// TestTooManyUnansweredRequestsAreRefused, and a pop whose claim cannot ride is told so.
+// TestTooManyUnansweredRequestsAreRefused, and a pop whose claim can neither ride nor follow is told so and holds nothing.
 func TestTooManyUnansweredRequestsAreRefused(t *testing.T) {
 	r := newRig(t)
 	r.pop(wildcard("orders"))
@@ -300,9 +300,13 @@ func TestTooManyUnansweredRequestsAreRefused(t *testing.T) {
 	if _, err := r.Execute(soon(), &command.Tick{}); !errors.Is(err, ErrOverloaded) {
 		t.Errorf("the error is %v", err)
 	}
+	<-pop.done
+	if !errors.Is(pop.err, ErrOverloaded) {
+		t.Errorf("the pop got %+v, %v", pop.outcome, pop.err)
+	}
 	r.pending.remove(stuck)
-	if outcome := pop.wait(t); got(outcome) != 1 {
-		t.Errorf("the pop got %+v", outcome)
+	if outcome := r.pop(wildcard("orders")); got(outcome) != 1 {
+		t.Errorf("the next pop got %+v", outcome)
 	}
 }
 
