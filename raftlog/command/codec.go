@@ -69,8 +69,7 @@ type encodable interface {
 func AppendItem(dst []byte, item *Item) []byte {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
-	dst = binary.LittleEndian.AppendUint64(dst, item.Request.Origin)
-	dst = binary.AppendUvarint(dst, item.Request.Sequence)
+	dst = appendRequest(dst, item.Request)
 	dst = binary.AppendUvarint(dst, item.AnsweredBelow)
 	command, ok := item.Command.(encodable)
 	if !ok {
@@ -135,6 +134,29 @@ func DecodeEntry(data []byte) (Entry, error) {
 		return Entry{}, fmt.Errorf("read entry: %d bytes after the last command: %w", len(d.rest), ErrBadEntry)
 	}
 	return entry, nil
+}
+
+// DecodeItem reads an item as AppendItem wrote it, for whoever gets one alone. What it returns aliases the input as in
+// DecodeEntry. Errors are ErrBadEntry and ErrUnknownFormat, wrapped.
+func DecodeItem(encoded []byte) (Item, error) {
+	var item Item
+	d := decoder{rest: encoded}
+	if err := d.item(&item); err != nil {
+		return Item{}, err
+	}
+	if len(d.rest) > 0 {
+		return Item{}, fmt.Errorf("read item: %d bytes after it: %w", len(d.rest), ErrBadEntry)
+	}
+	return item, nil
+}
+
+// ItemOp returns the opcode of an encoded item without reading its command; 0 when the bytes are no item.
+func ItemOp(encoded []byte) Opcode {
+	d := decoder{rest: encoded}
+	d.take(itemLength, "item length")
+	d.request()
+	d.number() // answered below
+	return Opcode(d.byte("opcode"))
 }
 
 // VerifyEntry checks length, format and checksum of an entry and looks no further.

@@ -146,7 +146,8 @@ func (d *decoder) subscription() Subscription {
 
 func (d *decoder) claim() Claim {
 	c := Claim{Tenant: d.uuid(), Lease: d.uuid(), Group: d.name(), Batch: d.number(), LeaseMs: d.number()}
-	c.CommitOnDelivery = bit(d.flags(1), 0)
+	flags := d.flags(2)
+	c.CommitOnDelivery = bit(flags, 0)
 	c.Parts = list[ClaimPart](d.count(minClaimPartBytes))
 	for i := range c.Parts {
 		part := &c.Parts[i]
@@ -156,6 +157,13 @@ func (d *decoder) claim() Claim {
 			part.Targets[j] = ClaimTarget{Partition: d.number(), Name: d.name()}
 		}
 		part.Seed = d.subscription()
+	}
+	if bit(flags, 1) {
+		c.For = d.request()
+		c.AutoPartitions, c.AutoBatch = d.number32(), d.number32()
+		if !c.forAnother() {
+			d.fail("pop of a claim")
+		}
 	}
 	return c
 }

@@ -139,6 +139,15 @@ func (d *decoder) uuid() (id uuid.UUID) {
 	return id
 }
 
+// request reads the id of a request.
+func (d *decoder) request() (id RequestID) {
+	if origin := d.take(8, "origin"); origin != nil {
+		id.Origin = binary.LittleEndian.Uint64(origin)
+	}
+	id.Sequence = d.number()
+	return id
+}
+
 // flags reads a byte of which only the given number of low bits may be set.
 func (d *decoder) flags(known int) byte {
 	bits := d.byte("flags")
@@ -164,10 +173,7 @@ func (d *decoder) item(item *Item) error {
 	}
 	after := d.rest[length:]
 	d.rest = d.rest[:length]
-	if origin := d.take(8, "origin"); origin != nil {
-		item.Request.Origin = binary.LittleEndian.Uint64(origin)
-	}
-	item.Request.Sequence = d.number()
+	item.Request = d.request()
 	item.AnsweredBelow = d.number()
 	op := Opcode(d.byte("opcode"))
 	version := d.byte("command version")

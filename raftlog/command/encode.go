@@ -108,7 +108,7 @@ func (c Claim) appendTo(dst []byte) []byte {
 	dst = appendString(dst, c.Group)
 	dst = appendNumber(dst, c.Batch)
 	dst = appendNumber(dst, c.LeaseMs)
-	dst = appendFlags(dst, c.CommitOnDelivery)
+	dst = appendFlags(dst, c.CommitOnDelivery, c.forAnother())
 	dst = appendNumber(dst, uint64(len(c.Parts)))
 	for i := range c.Parts {
 		part := &c.Parts[i]
@@ -120,7 +120,17 @@ func (c Claim) appendTo(dst []byte) []byte {
 		}
 		dst = appendSubscription(dst, part.Seed)
 	}
-	return dst
+	if !c.forAnother() {
+		return dst
+	}
+	dst = appendRequest(dst, c.For)
+	dst = appendNumber(dst, uint64(c.AutoPartitions))
+	return appendNumber(dst, uint64(c.AutoBatch))
+}
+
+func appendRequest(dst []byte, id RequestID) []byte {
+	dst = binary.LittleEndian.AppendUint64(dst, id.Origin)
+	return appendNumber(dst, id.Sequence)
 }
 
 func (c HandBack) appendTo(dst []byte) []byte {
