@@ -29,7 +29,9 @@ type apply struct {
 	pending   *pending
 	arrivals  *arrivals
 	// rescan looks through the partitions of a queue again for a group: what its schedule knew is no longer true.
-	rescan   func(actor *groupActor)
+	rescan func(actor *groupActor)
+	// served is told what a claim got for a pop that waits here.
+	served   func(*command.Claim, *command.ClaimResult)
 	observer Observer
 	log      zerolog.Logger
 

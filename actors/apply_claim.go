@@ -70,6 +70,10 @@ func (a *apply) claim(c *command.Claim) (command.Result, error) {
 			return nil, err
 		}
 	}
+	if c.For.Origin == a.pending.origin && len(progress.result.Batches) > 0 {
+		// Here and not where requests are answered: a claim that is repeated gets its old result and serves nobody again.
+		a.after = append(a.after, func() { a.served(c, progress.result) })
+	}
 	return progress.result, nil
 }
 

@@ -32,6 +32,11 @@ type Log interface {
 	Settled(id command.RequestID)
 	// ReadIndex returns once everything that was committed when it was called has been applied here (cluster 9).
 	ReadIndex(ctx context.Context) error
+	// CallLeader sends a request to the broker of the leader, which serves it with ServeCall, and returns the answer. ctx
+	// bounds it, and its end is told to the leader. It may wait a moment for a leader. Errors, wrapped: ErrRetry when this
+	// node leads now, or the link broke, or the leader has answered with an error; ErrNoLeader when none is known;
+	// ErrStopping when the log of this node has ended. After the first two the caller asks again.
+	CallLeader(ctx context.Context, request []byte) ([]byte, error)
 }
 
 // Proposal is a command on its way into the log.
@@ -80,6 +85,9 @@ type Config struct {
 	// PopReplyMargin is QUEEN_RAFT_POP_REPLY_MARGIN_MS: a pop with less than this left of its wait claims nothing any more and
 	// answers, after the one attempt that every pop has (messaging 5.5.10).
 	PopReplyMargin time.Duration
+	// NoLeaderAfter is QUEEN_RAFT_READY_QUORUM_MS, or its default when that is 0: a pop that no leader has served for so long
+	// is answered with ErrNoLeader (cluster 8.3). 0 means the default.
+	NoLeaderAfter time.Duration
 	// PartitionCleanupDays is PARTITION_CLEANUP_DAYS; 0 keeps idle partitions.
 	PartitionCleanupDays uint32
 	// TxidWindowMinSeconds is QUEEN_RAFT_TXN_WINDOW_MIN_S.
@@ -107,6 +115,12 @@ type Broker struct {
 	pending   *pending
 	parked    atomic.Int64
 	arrivals  arrivals
+	tenures   tenures
+	// expected are the pops of this node that the leader of another node serves; guests counts those of other nodes here.
+	expected expected
+	guests   atomic.Int64
+	// standing counts the pops that may be parked in groups of this node, whoever's they are.
+	standing atomic.Int64
 
 	log     Log
 	started atomic.Bool // log may be used
@@ -123,6 +137,9 @@ func NewBroker(c Config) (*Broker, error) {
 	if c.Observer == nil {
 		c.Observer = unobserved{}
 	}
+	if c.NoLeaderAfter == 0 {
+		c.NoLeaderAfter = noLeaderAfterDefault
+	}
 	var origin [8]byte
 	if _, err := rand.Read(origin[:]); err != nil {
 		return nil, fmt.Errorf("draw request origin: %w", err)
@@ -135,7 +152,7 @@ func NewBroker(c Config) (*Broker, error) {
 	b.machine = &apply{
 		store: c.Store, system: b.system, directory: b.directory, pending: b.pending, log: c.Log,
 		leases: map[uint64]*Handle{}, groups: b.groups, arrivals: &b.arrivals, rescan: b.rescan, observer: c.Observer,
-		partitions: newPartitions(b.system, partitionsActive), settled: b.settled,
+		partitions: newPartitions(b.system, partitionsActive), settled: b.settled, served: b.served,
 	}
 	b.machine.catalog = b.system.Spawn(KindCatalog, func() Behavior {
 		return &holder[*catalog.Machine]{load: func(r store.Reader) (*catalog.Machine, error) { return catalog.Load(r) }}

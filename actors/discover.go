@@ -34,70 +34,101 @@ func (r *DiscoverRequest) knownTo(queue *QueueView) bool {
 // discoverAttempts bounds how often a discovery pop tries again when its claims lose their races.
 const discoverAttempts = 16
 
+// discoverCall is a discovery pop on its way.
+type discoverCall struct {
+	*popCall
+	r     *DiscoverRequest
+	tries int
+}
+
 // Discover claims from the matching queues, higher priorities first, all under one lease.
 func (b *Broker) Discover(r *DiscoverRequest) (*PopOutcome, error) {
-	arrival := b.log.Now()
-	var queues []*QueueView
-	for range discoverAttempts {
-		var err error
-		if queues, err = b.matching(r, arrival); err != nil {
-			return nil, err
-		}
-		claim, reserved := b.reserve(r, queues)
-		if len(reserved) == 0 {
-			return b.discovered(queues, r), nil
-		}
-		call := &popCall{PopRequest: &r.PopRequest, b: b}
-		result, err := call.propose(claim)
-		if err != nil {
-			for _, held := range reserved {
-				held.actor.Tell(&giveBack{partitions: held.partitions, nowMicros: b.log.Now()})
-			}
-			return nil, err
-		}
-		if len(result.Batches) == 0 {
-			continue
-		}
-		if r.IsGone != nil && r.IsGone() {
-			b.handBack(claim, result)
-			return nil, ErrGone
-		}
-		outcome := b.discovered(queues, r)
-		outcome.Lease, outcome.Batches = claim.Lease, result.Batches
-		return outcome, nil
-	}
-	return b.discovered(queues, r), nil
+	call := &discoverCall{r: r, popCall: &popCall{PopRequest: &r.PopRequest, b: b, began: time.Now()}}
+	return call.outcome(call.run(call.here, call.elsewhere))
 }
 
-// discovered reports the policy of the group: conflating when it is so on any of the queues.
-func (b *Broker) discovered(queues []*QueueView, r *DiscoverRequest) *PopOutcome {
-	outcome := &PopOutcome{}
+// here claims from the groups of this node. A pop of another node has been registered there.
+func (c *discoverCall) here() (outcome *PopOutcome, again bool, err error) {
+	if c.arrivalMicros == 0 {
+		c.arrivalMicros = c.b.log.Now()
+	}
+	var queues []*QueueView
+	if c.guest() {
+		queues = c.b.knowing(c.r)
+	} else if queues, err = c.b.matching(c.r, c.arrivalMicros); err != nil {
+		return nil, false, err
+	}
+	c.learn(queues)
+	if c.tries++; c.tries > discoverAttempts {
+		return c.empty(), false, nil
+	}
+	claim, reserved := c.b.reserve(c.r, queues)
+	if len(reserved) == 0 {
+		return nil, false, nil
+	}
+	claim.For = c.serves
+	result, err := c.propose(claim)
+	if err != nil {
+		for _, held := range reserved {
+			held.actor.Tell(&giveBack{partitions: held.partitions, nowMicros: c.b.log.Now()})
+		}
+		return nil, false, err
+	}
+	if len(result.Batches) == 0 {
+		return nil, true, nil
+	}
+	return c.found(c.deliver(claim, result))
+}
+
+// learn notes the policy of the group: conflating when it is so on any of the queues.
+func (c *discoverCall) learn(queues []*QueueView) {
+	c.registered, c.conflation = false, false
 	for _, queue := range queues {
-		if group := queue.Groups[r.Group]; group != nil {
-			outcome.Registered = true
-			outcome.Conflation = outcome.Conflation || group.Conflation
+		if group := queue.Groups[c.Group]; group != nil {
+			c.registered = true
+			c.conflation = c.conflation || group.Conflation
 		}
 	}
-	return outcome
 }
 
-// matching lists the queues of a discovery pop in the order of claiming, its group registered on all of them.
-func (b *Broker) matching(r *DiscoverRequest, arrivalMicros uint64) ([]*QueueView, error) {
-	var queues []*QueueView
+// found puts the policy of the group into an outcome.
+func (c *discoverCall) found(outcome *PopOutcome, again bool, err error) (*PopOutcome, bool, error) {
+	if outcome != nil {
+		outcome.Registered, outcome.Conflation = c.registered, c.conflation
+	}
+	return outcome, again, err
+}
+
+// matches lists the queues of a discovery pop in the order of claiming.
+func (b *Broker) matches(r *DiscoverRequest) (queues []*QueueView) {
 	for _, queue := range b.directory.Queues(r.Tenant) {
-		if !r.matches(&queue.Options) {
-			continue
+		if r.matches(&queue.Options) {
+			queues = append(queues, queue)
 		}
+	}
+	slices.SortFunc(queues, func(a, b *QueueView) int {
+		return cmp.Or(cmp.Compare(b.Options.Priority, a.Options.Priority), cmp.Compare(a.ID, b.ID))
+	})
+	return queues
+}
+
+// knowing lists the queues of a discovery pop on which its group is registered. Those that its own node has not registered it
+// on were made while it was on its way.
+func (b *Broker) knowing(r *DiscoverRequest) []*QueueView {
+	return slices.DeleteFunc(b.matches(r), func(queue *QueueView) bool { return !r.knownTo(queue) })
+}
+
+// matching lists the queues of a discovery pop in the order of claiming, its group registered on all of them. A subscription
+// from now on begins at arrivalMicros, or with its command when that is 0.
+func (b *Broker) matching(r *DiscoverRequest, arrivalMicros uint64) ([]*QueueView, error) {
+	queues := b.matches(r)
+	for _, queue := range queues {
 		if r.Admit != nil && !r.knownTo(queue) {
 			if err := r.Admit(queue.Name); err != nil {
 				return nil, err
 			}
 		}
-		queues = append(queues, queue)
 	}
-	slices.SortFunc(queues, func(a, b *QueueView) int {
-		return cmp.Or(cmp.Compare(b.Options.Priority, a.Options.Priority), cmp.Compare(a.ID, b.ID))
-	})
 	for i, queue := range queues {
 		if r.knownTo(queue) {
 			continue
@@ -272,13 +303,13 @@ func (d *discovery) take(queue *QueueView, limit int) []uint64 {
 	if limit == 0 || group == nil {
 		return nil
 	}
-	w := &waiter{limit: limit, nowMicros: d.log.Now(), offers: make(chan offer, 1)}
+	w := &waiter{limit: limit, since: time.Now(), nowMicros: d.log.Now(), offers: make(chan offer, 1)}
 	actor := d.groups.send(queue.ID, group.ID, w)
 	if actor == nil {
 		return nil // the node stops
 	}
 	d.ensureScanned(actor, group)
-	answer, _ := d.awaitOffer(actor, w, time.Until(d.r.claimDeadline()), d.r.Gone)
+	answer, _ := d.awaitOffer(actor, w, parking{wait: time.Until(d.r.claimDeadline()), gone: d.r.Gone})
 	if len(answer.partitions) > 0 {
 		d.left -= len(answer.partitions)
 		d.reserved = append(d.reserved, reservation{actor, answer.partitions})

@@ -197,6 +197,8 @@ func (g *group) step(m *rowStep) error {
 	}
 	switch m.effect.kind {
 	case effectClaimed:
+		// A node that follows hears of pops by their claims alone: it keeps the groups in memory that it would lead next.
+		g.shared.lastPopMicros.Store(max(g.shared.lastPopMicros.Load(), m.nowMicros))
 		g.schedule.Claimed(m.partition, m.effect.untilMicros, m.nowMicros)
 	case effectMissed:
 		g.schedule.Missed(m.partition, m.effect.untilMicros, m.nowMicros, m.effect.byLease)

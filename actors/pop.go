@@ -1,10 +1,10 @@
 package actors
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"time"
-
-	"github.com/google/uuid"
 
 	"queen/actors/machine/catalog"
 	"queen/raftlog/command"
@@ -50,73 +50,146 @@ type PopOutcome struct {
 	Waited time.Duration
 }
 
-// claimAttemptMin is what a claim gets to commit even when the wait of its pop is nearly over (messaging 5.5.10).
-const claimAttemptMin = time.Second
-
-// claimMargin is how long before its deadline a pop stops claiming, but never more than a quarter of what is left.
-const claimMargin = 250 * time.Millisecond
-
-// parkMin is the least that is worth parking for: a shorter wait could be over before the group's actor has seen the pop.
-const parkMin = 25 * time.Millisecond
-
-// popCall is one pop on its way.
+// popCall is one pop on its way. It looks at the groups of this node while this node leads, and asks the leader otherwise.
 type popCall struct {
 	*PopRequest
 	b *Broker
+	// began is when the pop came to its node.
+	began time.Time
+	// serves is the pop of another node that this call is for; zero for one of this node.
+	serves command.RequestID
+	// tenure is closed when this node does not lead any more.
+	tenure <-chan struct{}
 	// arrivalMicros is the leader's time at which the pop arrived: the instant of a subscription that starts now.
 	arrivalMicros uint64
 	queue         *QueueView
 	group         *catalog.Group
-	front         bool
-	offered       offer
-	tried         bool
+	// registered and conflation are what is known of the group, for an answer without messages.
+	registered, conflation bool
+	offered                offer
+	// tried tells that the pop has found its queue or made it, and does not make it again; asked that it has been sent to
+	// a leader before.
+	tried, asked bool
+	// confirmed tells that everything committed before the pop came is applied here, or that the leader has said so of
+	// itself: a look that finds nothing after that is an answer (cluster 9).
+	confirmed bool
 	// parks is how long the group may keep the pop; 0 asks it once. lasts tells that the call ends no earlier than its wait
 	// when it gets nothing.
 	parks  time.Duration
 	lasts  bool
 	waited time.Duration
+	// leaderless is since when no leader has served the pop; zero while one does.
+	leaderless time.Time
 }
 
 // Pop claims what is ready for a group, and waits for it when it is asked to (messaging 5.5, 5.7). The error is ErrGone
 // when the client has gone; whatever was claimed for it is handed back.
 func (b *Broker) Pop(r *PopRequest) (*PopOutcome, error) {
-	call := &popCall{PopRequest: r, b: b, arrivalMicros: b.log.Now()}
 	if r.Wait {
 		b.parked.Add(1)
 		defer b.parked.Add(-1)
 	}
-	outcome, err := call.run()
+	call := &popCall{PopRequest: r, b: b, began: time.Now()}
+	return call.outcome(call.run(call.here, call.elsewhere))
+}
+
+// outcome is what the client gets: nothing when the time was over before the fate of a claim was known, for what was claimed
+// after all is handed back.
+func (c *popCall) outcome(outcome *PopOutcome, err error) (*PopOutcome, error) {
 	if errors.Is(err, ErrDeadline) {
-		return call.empty(), nil // what was claimed after all is handed back
+		return c.empty(), nil
 	}
 	return outcome, err
 }
 
-func (c *popCall) run() (*PopOutcome, error) {
+// attempt is one try of a pop: an outcome ends it, again repeats it at once, neither means that nothing is ready.
+type attempt func() (outcome *PopOutcome, again bool, err error)
+
+// run tries until there is an outcome: here while this node leads, elsewhere while it does not.
+func (c *popCall) run(here, elsewhere attempt) (*PopOutcome, error) {
 	for {
-		found, err := c.find()
-		if err != nil {
-			return nil, err
+		began := time.Now()
+		c.plan()
+		leads := c.leads()
+		try := elsewhere
+		if leads {
+			try = here
 		}
-		if !found {
-			if waited := c.awaitQueue(); !waited {
+		outcome, again, err := try()
+		if err == nil && outcome == nil && !again {
+			if c.over() {
+				return c.cut()
+			}
+			if c.confirmed {
+				c.finishWait()
 				return c.empty(), nil
 			}
-			continue
+			err = c.confirm() // and look again
 		}
-		outcome, again, err := c.claim()
-		if err != nil || !again {
-			return outcome, err
+		switch {
+		case outcome != nil:
+			return outcome, nil
+		case err == nil:
+			c.leaderless = time.Time{}
+		case !wantsLeader(err) || c.guest() || leads && c.b.log.Leads():
+			return nil, err
+		case !c.patient(err, began):
+			return nil, fmt.Errorf("%w: %w", ErrNoLeader, err)
+		case c.over() || !c.pause():
+			return c.cut()
 		}
 	}
 }
 
-func (c *popCall) empty() *PopOutcome {
-	outcome := &PopOutcome{}
-	if c.group != nil {
-		outcome.Registered, outcome.Conflation = true, c.group.Conflation
+// leads tells whether this node leads. It takes the tenure first, so that an end that comes after the question is noticed.
+func (c *popCall) leads() bool {
+	c.tenure = c.b.tenures.present()
+	return c.b.log.Leads()
+}
+
+func (c *popCall) guest() bool { return c.serves != command.RequestID{} }
+
+// over tells that nobody waits for the answer any more, or that the node stops.
+func (c *popCall) over() bool {
+	select {
+	case <-c.Gone:
+		return true
+	case <-c.b.stopped.Done():
+		return true
+	default:
+		return false
 	}
-	return outcome
+}
+
+// cut ends a pop whose client has gone or whose node stops, as if its wait were over (cluster 17.1). A pop of another node
+// asks the next leader.
+func (c *popCall) cut() (*PopOutcome, error) {
+	if c.guest() {
+		return nil, ErrRetry
+	}
+	return c.empty(), nil
+}
+
+func (c *popCall) empty() *PopOutcome {
+	return &PopOutcome{Registered: c.registered, Conflation: c.conflation}
+}
+
+// here looks the group up and claims, on the leader.
+func (c *popCall) here() (outcome *PopOutcome, again bool, err error) {
+	if c.arrivalMicros == 0 {
+		c.arrivalMicros = c.b.log.Now() - uint64(time.Since(c.began).Microseconds())
+	}
+	found, err := c.find()
+	if err != nil {
+		return nil, false, err
+	}
+	if c.registered = c.group != nil; c.registered {
+		c.conflation = c.group.Conflation
+	}
+	if !found {
+		return c.awaitQueue()
+	}
+	return c.claim()
 }
 
 // find looks queue and group up, and registers what the route registers. found false means that there is no queue and the
@@ -167,318 +240,50 @@ func (c *popCall) needsRegistration() bool {
 	return c.group == nil || (named && !c.group.Registered())
 }
 
-// awaitQueue parks the pop until its queue exists; false when the wait is over.
-func (c *popCall) awaitQueue() bool {
-	if !c.Wait {
-		return false
+// awaitQueue parks the pop until its queue exists.
+func (c *popCall) awaitQueue() (_ *PopOutcome, again bool, err error) {
+	if c.parks == 0 {
+		return nil, false, nil
 	}
 	created, end := c.b.directory.AwaitQueue(c.Tenant, c.Queue)
 	defer end()
-	timer := time.NewTimer(time.Until(c.Deadline))
+	timer := time.NewTimer(c.parks)
 	defer timer.Stop()
 	select {
 	case <-created:
 		c.tried = false
-		return true
-	case <-timer.C:
-	case <-c.Gone:
-	case <-c.b.stopped.Done():
-	}
-	return false
-}
-
-// claimDeadline is how long a command on behalf of this pop may take.
-func (r *PopRequest) claimDeadline() time.Time {
-	least := time.Now().Add(claimAttemptMin)
-	if r.Deadline.Before(least) {
-		return least
-	}
-	return r.Deadline
-}
-
-// claim asks the group for partitions and claims them. again tells that the race was lost and there is time for another.
-func (c *popCall) claim() (outcome *PopOutcome, again bool, err error) {
-	if c.group == nil {
-		// A pinned pop of a group that nobody registered: its first claim makes the group and its cursor.
-		return c.claimUnregistered()
-	}
-	w := c.waiter()
-	actor := c.b.groups.send(c.queue.ID, c.group.ID, w)
-	if actor == nil {
-		return c.empty(), false, nil // the node stops
-	}
-	c.b.ensureScanned(actor, c.group)
-	if !c.park(actor, w) {
-		return c.empty(), false, nil
-	}
-	return c.take(actor, w)
-}
-
-func (c *popCall) waiter() *waiter {
-	c.plan()
-	w := &waiter{
-		limit: c.Partitions, autoBatch: c.AutoBatch, pinned: c.Pinned, partition: c.Partition,
-		wait: c.parks > 0, front: c.front, nowMicros: c.b.log.Now(), offers: make(chan offer, 1),
-	}
-	if c.AutoPartitions {
-		w.limit = 0
-	}
-	if c.Pinned {
-		w.partitionID = c.b.partitionID(c.queue.ID, c.Partition)
-	}
-	w.spec = &claimSpec{
-		tenant: c.Tenant, queue: c.Queue, group: c.Group, batch: c.Batch, leaseMs: c.LeaseMs,
-		commitOnDelivery: c.CommitOnDelivery, seed: c.seed(), gone: c.IsGone, lease: c.newLease(),
-		deadline: c.Deadline,
-	}
-	return w
-}
-
-// plan decides what the pop does with the rest of its wait: it parks until the margin before the deadline begins. With less
-// than parkMin until then it asks once, and within the reply margin it does not wait either (messaging 5.5.10).
-func (c *popCall) plan() {
-	c.parks, c.lasts = 0, false
-	if !c.Wait {
-		return
-	}
-	left := time.Until(c.Deadline)
-	c.lasts = left > c.b.config.PopReplyMargin
-	if parks := left - max(min(claimMargin, left/4), c.b.config.PopReplyMargin); parks >= parkMin {
-		c.parks = parks
-	}
-}
-
-// seed is how the cursor of a pinned, unregistered group is made (messaging 5.8).
-func (c *popCall) seed() command.Subscription {
-	if !c.Pinned || c.Group == command.QueueModeGroup || (c.group != nil && c.group.Registered()) {
-		return command.Subscription{}
-	}
-	seed := c.Subscription
-	switch {
-	case seed.Mode == command.SubscriptionNone:
-		seed.Mode = command.SubscriptionAll // or the claim would never make the group
-	case seed.Mode == command.SubscriptionNew && seed.InstantMicros == 0:
-		seed.InstantMicros = c.arrivalMicros
-	}
-	return seed
-}
-
-func (c *popCall) newLease() command.LeaseID {
-	if c.CommitOnDelivery {
-		return uuid.Nil
-	}
-	return uuid.Must(uuid.NewV7())
-}
-
-// park waits for the answer of the group actor; false when the wait is over and nothing was offered.
-func (c *popCall) park(actor *groupActor, w *waiter) bool {
-	wait := c.parks
-	if wait == 0 {
-		wait = time.Until(c.claimDeadline())
-	}
-	began := time.Now()
-	defer func() { c.waited += time.Since(began) }()
-	var offered bool
-	if c.offered, offered = c.b.awaitOffer(actor, w, wait, c.Gone); !offered {
-		c.finishWait()
-	}
-	return offered
-}
-
-// awaitOffer waits for the answer of a group actor to a waiter that was sent to it. offered is false when the wait is over,
-// the client has gone or the node stops, and nothing was offered; then nothing will be.
-func (b *Broker) awaitOffer(actor *groupActor, w *waiter, wait time.Duration, gone <-chan struct{}) (o offer, offered bool) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case o = <-w.offers:
-		return o, true
-	case <-timer.C:
-	case <-gone:
-	case <-b.stopped.Done():
-	}
-	// Set before the actor is asked: a waiter that is still in the mailbox is answered when it comes out.
-	w.abandoned.Store(true)
-	cancel := &cancelWaiter{waiter: w}
-	_ = actor.Call(cancel) // an actor that dies over it has answered the waiter, or taken it out before
-	if cancel.removed {
-		return offer{}, false
-	}
-	// Whoever has taken the waiter answers it: at once, or, when its claim rides with a push, when that is applied.
-	timer.Reset(claimAttemptMin)
-	select {
-	case o = <-w.offers:
-	case <-timer.C:
-		w.forsaken.Store(true)
-		select {
-		case o = <-w.offers:
-		default:
-			return offer{}, false
-		}
-	}
-	return o, o.kind != offerNothing
-}
-
-// finishWait keeps an empty long poll until its time is really over: the margin is for claiming only.
-func (c *popCall) finishWait() {
-	if !c.lasts {
-		return
-	}
-	timer := time.NewTimer(time.Until(c.Deadline))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-c.Gone:
-	case <-c.b.stopped.Done():
-	}
-}
-
-// take turns an offer into a claim.
-func (c *popCall) take(actor *groupActor, w *waiter) (outcome *PopOutcome, again bool, err error) {
-	switch c.offered.kind {
-	case offerNothing:
-		c.finishWait()
-		return c.empty(), false, nil
-	case offerAgain:
 		return nil, true, nil
-	case offerFailed:
-		return nil, false, ErrRetry
-	case offerClaimed:
-		if c.offered.result == nil {
-			return c.lost()
-		}
-		return c.deliver(w, c.offered.result)
-	}
-	if c.IsGone != nil && c.IsGone() {
-		actor.Tell(&giveBack{partitions: c.offered.partitions, nowMicros: c.b.log.Now()})
-		return nil, false, ErrGone
-	}
-	spec := *w.spec
-	if c.offered.autoBatch > 0 {
-		spec.batch = uint64(c.offered.autoBatch)
-	}
-	targets := make([]command.ClaimTarget, len(c.offered.partitions))
-	for i, id := range c.offered.partitions {
-		targets[i].Partition = id
-	}
-	result, err := c.propose(spec.command(targets))
-	if err != nil {
-		actor.Tell(&giveBack{partitions: c.offered.partitions, nowMicros: c.b.log.Now()})
-		return nil, false, err
-	}
-	return c.deliver(w, result)
-}
-
-func (c *popCall) propose(claim *command.Claim) (*command.ClaimResult, error) {
-	done := make(chan outcome, 1)
-	deadline := c.claimDeadline()
-	id := c.b.submit(Proposal{Item: command.Item{Command: claim}, Deadline: deadline, Gone: c.IsGone}, done)
-	timer := time.NewTimer(time.Until(deadline))
-	defer timer.Stop()
-	select {
-	case o := <-done:
-		return o.claimed()
+	case <-c.tenure:
+		return nil, true, nil
 	case <-timer.C:
-		// The claim may still be applied: whatever it gets is handed back then.
-		waiting := c.b.pending.giveUp(id, func(result command.Result) {
-			if r, ok := result.(*command.ClaimResult); ok {
-				c.b.handBack(claim, r)
-			}
-		})
-		if !waiting {
-			o := <-done
-			return o.claimed()
-		}
-		return nil, ErrDeadline
+		err = c.confirm()
+	case <-c.Gone:
+	case <-c.b.stopped.Done():
 	}
-}
-
-func (o outcome) claimed() (*command.ClaimResult, error) {
-	result, err := o.unpack()
-	if err != nil {
-		return nil, err
-	}
-	return result.(*command.ClaimResult), nil
-}
-
-// deliver ends the pop with what the claim got, or sends it back into the line when the claim lost its races.
-func (c *popCall) deliver(w *waiter, result *command.ClaimResult) (outcome *PopOutcome, again bool, err error) {
-	if len(result.Batches) == 0 {
-		return c.lost()
-	}
-	if c.IsGone != nil && c.IsGone() {
-		c.b.handBack(w.spec.command(nil), result)
-		return nil, false, ErrGone
-	}
-	outcome = &PopOutcome{
-		Lease: w.spec.lease, Batches: result.Batches,
-		AutoPartitions: c.offered.autoPartitions, AutoBatch: c.offered.autoBatch, Waited: c.waited,
-	}
-	outcome.Registered, outcome.Conflation = true, result.Batches[0].DeliverLastOnly
-	return outcome, false, nil
-}
-
-// lost sends a pop whose claim got nothing back to the front of the line, as long as there is time.
-func (c *popCall) lost() (*PopOutcome, bool, error) {
-	c.front = true
-	if time.Until(c.Deadline) <= c.b.config.PopReplyMargin {
-		return c.empty(), false, nil
-	}
-	return nil, true, nil
-}
-
-// HandBack undoes what a pop got when its answer could not be delivered (messaging 5.5.9).
-func (b *Broker) HandBack(r *PopRequest, o *PopOutcome) {
-	claim := &command.Claim{Tenant: r.Tenant, Group: r.Group, Lease: o.Lease, CommitOnDelivery: r.CommitOnDelivery}
-	b.handBack(claim, &command.ClaimResult{Batches: o.Batches})
-}
-
-func (b *Broker) handBack(claim *command.Claim, result *command.ClaimResult) {
-	if len(result.Batches) == 0 {
-		return
-	}
-	back := &command.HandBack{
-		Tenant: claim.Tenant, Lease: claim.Lease, Group: claim.Group, CommitOnDelivery: claim.CommitOnDelivery,
-		Parts: make([]command.HandBackPart, len(result.Batches)),
-	}
-	for i := range result.Batches {
-		batch := &result.Batches[i]
-		back.Parts[i] = command.HandBackPart{Partition: batch.Partition, FirstOffset: batch.FirstOffset, LastOffset: batch.LastOffset}
-	}
-	// Nobody waits for the outcome: if it cannot be proposed, the lease expires instead. It is pending all the same, so that
-	// it counts as unanswered until it is applied.
-	p := Proposal{Item: command.Item{Command: back}, Deadline: time.Now().Add(handBackDeadline)}
-	p.Keys, p.Bytes = weigh(back)
-	b.propose(p, func(command.Result) {}, func(error) {})
-}
-
-// handBackDeadline bounds how long a hand-back waits for a leader.
-const handBackDeadline = 30 * time.Second
-
-func (s *claimSpec) command(targets []command.ClaimTarget) *command.Claim {
-	return &command.Claim{
-		Tenant: s.tenant, Lease: s.lease, Group: s.group, Batch: s.batch, LeaseMs: s.leaseMs,
-		CommitOnDelivery: s.commitOnDelivery,
-		Parts:            []command.ClaimPart{{Queue: s.queue, Targets: targets, Seed: s.seed}},
-	}
-}
-
-// claimUnregistered claims for a pinned group that has no cursor anywhere in the queue: the claim itself makes group and
-// cursor, so that a group that starts now misses nothing that is pushed while it waits.
-func (c *popCall) claimUnregistered() (outcome *PopOutcome, again bool, err error) {
-	w := c.waiter()
-	if w.partitionID == 0 && !c.Wait {
-		return c.empty(), false, nil
-	}
-	result, err := c.propose(w.spec.command([]command.ClaimTarget{{Name: c.Partition}}))
-	if err != nil {
+	select {
+	case <-created: // meanwhile
+		c.tried = false
+		return nil, true, nil
+	default:
 		return nil, false, err
 	}
-	if len(result.Batches) > 0 {
-		return c.deliver(w, result)
+}
+
+// confirm makes sure that everything that was committed before the pop came is applied here, by asking whether this node
+// still leads: then nothing that it does not know of can be ready (cluster 9).
+func (c *popCall) confirm() error {
+	if c.confirmed {
+		return nil
 	}
-	if !c.Wait {
-		return c.empty(), false, nil
+	limit := min(c.b.config.NoLeaderAfter, time.Until(c.claimDeadline()))
+	ctx, cancel := context.WithTimeout(c.b.stopped, limit)
+	defer cancel()
+	if err := c.b.log.ReadIndex(ctx); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", ErrNoLeader, err)
+		}
+		return err
 	}
-	return nil, true, nil
+	c.confirmed = true
+	return nil
 }

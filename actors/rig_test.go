@@ -67,6 +67,8 @@ func (l *memoryLog) Leads() bool { return true }
 
 func (l *memoryLog) ReadIndex(context.Context) error { return nil }
 
+func (l *memoryLog) CallLeader(context.Context, []byte) ([]byte, error) { return nil, ErrNoLeader }
+
 // ahead moves the leader's time on.
 func (l *memoryLog) ahead(d time.Duration) { l.aheadMicros.Add(d.Microseconds()) }
 

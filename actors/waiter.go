@@ -21,8 +21,8 @@ type waiter struct {
 	partition   string
 	// wait parks the pop when nothing is ready.
 	wait bool
-	// front puts a pop that lost its claim before the others.
-	front     bool
+	// since is when the pop came to its node: whoever has waited longest is served first, also when it asks again.
+	since     time.Time
 	nowMicros uint64
 	spec      *claimSpec
 	// offers has room for the one answer, so that the group actor never waits.
@@ -50,6 +50,8 @@ type claimSpec struct {
 	lease            command.LeaseID
 	deadline         time.Time
 	gone             func() bool
+	// serves is the pop of another node that the claims are for; zero for one of this node.
+	serves command.RequestID
 }
 
 // lost implements loser: the pop looks everything up again, unless it has been answered already.
@@ -205,13 +207,24 @@ func lineOf[K comparable](lines map[K]*list.List, key K) *list.List {
 }
 
 func (g *group) park(line *list.List, w *waiter) {
-	w.line = line
-	if w.front {
-		w.place = line.PushFront(w)
-	} else {
-		w.place = line.PushBack(w)
-	}
+	w.stand(line)
 	g.shared.waiters.Add(1)
+}
+
+// stand puts a pop into a line, behind those that have waited longer. A new one goes to the end at once, and one that asks
+// again finds its place from the front, where it has been before.
+func (w *waiter) stand(line *list.List) {
+	w.line = line
+	last := line.Back()
+	if last == nil || !last.Value.(*waiter).since.After(w.since) {
+		w.place = line.PushBack(w)
+		return
+	}
+	next := line.Front()
+	for !next.Value.(*waiter).since.After(w.since) {
+		next = next.Next()
+	}
+	w.place = line.InsertBefore(w, next)
 }
 
 // unpark takes a waiter out of its line.
@@ -320,8 +333,7 @@ func (g *group) born(a appendedPartition) {
 	for e := line.Front(); e != nil; e = e.Next() {
 		w := e.Value.(*waiter)
 		w.partitionID = a.id
-		w.line = target
-		w.place = target.PushBack(w)
+		w.stand(target)
 	}
 }
 

@@ -33,13 +33,14 @@ func (w *workers) start(b *Broker) {
 	}
 }
 
-// run begins a goroutine; not any more once wait was called.
-func (w *workers) run(f func()) {
+// run begins a goroutine; false when wait was called before.
+func (w *workers) run(f func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.stopped {
 		w.group.Go(f)
 	}
+	return !w.stopped
 }
 
 func (w *workers) wait() {
@@ -70,13 +71,17 @@ const (
 	unloadEvery = 2000
 )
 
-// runClock wakes the groups whose schedule has something due, and unloads idle ones.
+// runClock wakes the groups whose schedule has something due, while this node leads, and unloads idle ones. Without leader
+// nobody is parked here; what was due by then is woken when this node leads.
 func (b *Broker) runClock() {
 	ticks := 0
 	var due []*groupActor
 	b.every(clockInterval, func() {
 		now := b.log.Now()
-		due = b.groups.due(now, due[:0])
+		due = due[:0]
+		if b.log.Leads() {
+			due = b.groups.due(now, due)
+		}
 		for _, actor := range due {
 			actor.shared.nextWakeMicros.Store(0)
 			actor.Tell(&wakeNote{nowMicros: now})
@@ -190,7 +195,7 @@ func (p *retentionPass) queue(queue *QueueView, limit int) (visited int) {
 	due, visited, last := p.due(queue, limit)
 	p.b.config.Observer.RetentionScanned(visited, len(due))
 	p.after[queue.ID] = last
-	for len(due) > 0 && p.b.stopped.Err() == nil {
+	for len(due) > 0 && p.b.stopped.Err() == nil && p.b.log.Leads() {
 		n := min(len(due), retainPartitions)
 		more := p.propose(due[:n])
 		due = append(due[n:], more...)

@@ -100,6 +100,11 @@ func (l testLog) ReadIndex(ctx context.Context) (e error) {
 	return e
 }
 
+// CallLeader of a group of one voter finds no other leader.
+func (l testLog) CallLeader(context.Context, []byte) ([]byte, error) {
+	return nil, actors.ErrNoLeader
+}
+
 type testLog struct {
 	raft  *raftlog.Node
 	ahead *atomic.Uint64

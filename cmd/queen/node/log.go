@@ -85,6 +85,17 @@ func (l logAdapter) ReadIndex(ctx context.Context) error {
 	return nil
 }
 
+// CallLeader implements actors.Log. A group of one voter has no other leader: this node leads it, or nobody does.
+func (l logAdapter) CallLeader(context.Context, []byte) ([]byte, error) {
+	if err := l.raft.Failed(); err != nil {
+		return nil, fmt.Errorf("%w: %w", actors.ErrStopping, err)
+	}
+	if l.raft.Leads() {
+		return nil, actors.ErrRetry
+	}
+	return nil, actors.ErrNoLeader
+}
+
 // reason says in the broker's words why a command was not taken or not applied.
 func reason(err error) error {
 	if errors.Is(err, raftlog.ErrOutcomeUnknown) && !errors.Is(err, raftlog.ErrDeadline) {

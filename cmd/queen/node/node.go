@@ -220,6 +220,7 @@ func (n *Node) openStore(context.Context) (err error) {
 		},
 		IdleUnload:           seconds(n.config.ConsumeIdleUnloadSeconds),
 		PopReplyMargin:       milliseconds(n.config.RaftPopReplyMarginMs),
+		NoLeaderAfter:        milliseconds(n.config.RaftReadyQuorumMs),
 		PartitionCleanupDays: cleanupDays(&n.config),
 		TxidWindowMinSeconds: uint32(n.config.RaftTxnWindowMinSeconds),
 		TraceRetention:       seconds(n.config.RaftTraceRetentionSeconds),
