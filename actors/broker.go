@@ -32,10 +32,10 @@ type Log interface {
 	Settled(id command.RequestID)
 	// ReadIndex returns once everything that was committed when it was called has been applied here (cluster 9).
 	ReadIndex(ctx context.Context) error
-	// CallLeader sends a request to the broker of the leader, which serves it with ServeCall, and returns the answer. ctx
-	// bounds it, and its end is told to the leader. It may wait a moment for a leader. Errors, wrapped: ErrRetry when this
-	// node leads now, or the link broke, or the leader has answered with an error; ErrNoLeader when none is known;
-	// ErrStopping when the log of this node has ended. After the first two the caller asks again.
+	// CallLeader sends a request to the broker of the leader, which serves it with ServeCall, and returns the answer. When ctx
+	// ends it returns at once and tells the leader. It waits for a leader a second at most. Errors, wrapped: ErrRetry when
+	// this node leads now, or the link broke, or the leader answered with an error; ErrNoLeader when none is known;
+	// ErrStopping when the log of this node has ended for good. After the first two the caller asks again.
 	CallLeader(ctx context.Context, request []byte) ([]byte, error)
 }
 

@@ -52,6 +52,11 @@ func (c *discoverCall) here() (outcome *PopOutcome, again bool, err error) {
 	if c.arrivalMicros == 0 {
 		c.arrivalMicros = c.b.log.Now()
 	}
+	// Before it looks, and not only before it says that there is nothing: which queues match, and which comes first, was
+	// perhaps committed just now.
+	if err := c.confirm(); err != nil {
+		return nil, false, err
+	}
 	var queues []*QueueView
 	if c.guest() {
 		queues = c.b.knowing(c.r)

@@ -70,3 +70,32 @@ func TestKilledGroupsLoseNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestKilledGroupsLoseNothingOfOtherNodes kills actors of all members while pops of all of them wait at the leader, and
+// leadership moves.
+func TestKilledGroupsLoseNothingOfOtherNodes(t *testing.T) {
+	c := newCluster(t, 3)
+	seed := recordedSeed(t, 20260104)
+	for i, m := range c.members {
+		chaos := &m.system.chaos
+		chaos.mu.Lock()
+		chaos.strikes = striker(seed+uint64(i), 60)
+		chaos.mu.Unlock()
+	}
+	ticks := 0
+	consumeThrough(t, c.rigs(), func() {
+		if ticks++; ticks%100 == 0 {
+			c.elect(ticks / 100 % 3)
+		}
+	})
+	c.forgotten()
+	c.sameState()
+	for i, m := range c.members {
+		chaos := &m.system.chaos
+		chaos.mu.Lock()
+		if chaos.killed[KindGroup] < 10 {
+			t.Errorf("of member %d only %v were killed", i, chaos.killed)
+		}
+		chaos.mu.Unlock()
+	}
+}

@@ -312,5 +312,5 @@ func (c *popCall) claimUnregistered() (outcome *PopOutcome, again bool, err erro
 	if len(result.Batches) > 0 {
 		return c.deliver(claim, result)
 	}
-	return nil, c.Wait, nil
+	return nil, true, nil // now the group is known, and says when there is something
 }

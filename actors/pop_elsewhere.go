@@ -24,23 +24,28 @@ type servedClaim struct {
 type expected struct {
 	mu      sync.Mutex
 	last    uint64
-	waiting map[uint64]chan servedClaim
+	waiting map[uint64]expectation
 }
 
-// add registers a pop. The channel has room for the one claim that it may get.
-func (e *expected) add() (sequence uint64, served chan servedClaim) {
-	served = make(chan servedClaim, 1)
+// expectation is a pop that may get one claim. The channel has room for it; arrived is called when it is there.
+type expectation struct {
+	claim   chan servedClaim
+	arrived func()
+}
+
+func (e *expected) add(arrived func()) (sequence uint64, claim chan servedClaim) {
+	claim = make(chan servedClaim, 1)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.waiting == nil {
-		e.waiting = map[uint64]chan servedClaim{}
+		e.waiting = map[uint64]expectation{}
 	}
 	e.last++
-	e.waiting[e.last] = served
-	return e.last, served
+	e.waiting[e.last] = expectation{claim, arrived}
+	return e.last, claim
 }
 
-// remove forgets a pop that waits no more; false when its claim is in the channel.
+// remove forgets a pop that waits no more; false when its claim is in the channel, or comes at once.
 func (e *expected) remove(sequence uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -52,14 +57,14 @@ func (e *expected) remove(sequence uint64) bool {
 // resolve gives a claim to the pop that it serves; false when that waits no more.
 func (e *expected) resolve(sequence uint64, s servedClaim) bool {
 	e.mu.Lock()
-	served := e.waiting[sequence]
+	pop, waiting := e.waiting[sequence]
 	delete(e.waiting, sequence)
 	e.mu.Unlock()
-	if served == nil {
-		return false
+	if waiting {
+		pop.claim <- s
+		pop.arrived()
 	}
-	served <- s
-	return true
+	return waiting
 }
 
 func (e *expected) count() int {
@@ -83,83 +88,61 @@ type leaderCall struct {
 }
 
 // askLeader sends a pop to the leader and waits for what becomes of it. When it returns without a claim, one that is applied
-// later is handed back.
-func (c *popCall) askLeader(call *command.PopCall) (_ leaderCall, err error) {
+// later is handed back. No claim, no verdict and no error: the client has gone, or the node stops.
+func (c *popCall) askLeader(call *command.PopCall) (called leaderCall, err error) {
 	if c.guest() {
 		return leaderCall{}, ErrRetry // its own node asks the next leader
 	}
-	began := time.Now()
-	sequence, served := c.b.expected.add()
-	call.For = command.RequestID{Origin: c.b.pending.origin, Sequence: sequence}
 	giveUp := c.claimDeadline()
 	if c.Wait {
 		giveUp = c.Deadline.Add(claimAttemptMin) // the leader's last claim may begin with the end of the wait
+		began := time.Now()
 		defer func() { c.waited += time.Since(began) }()
 	}
-	answers, cancel := c.b.callLeader(command.AppendPopCall(nil, call), giveUp)
+	// The end of ctx is all that the pop waits for, so that it costs no more than a small goroutine besides its own.
+	ctx, cancel := context.WithDeadline(c.b.stopped, giveUp)
 	defer cancel()
-	answer, err := c.awaitLeader(answers, served, giveUp)
+	if c.Gone != nil {
+		c.b.workers.run(func() {
+			select {
+			case <-c.Gone:
+				cancel()
+			case <-ctx.Done():
+			}
+		})
+	}
+	sequence, claim := c.b.expected.add(cancel)
+	call.For = command.RequestID{Origin: c.b.pending.origin, Sequence: sequence}
+	called.answer, err = c.b.callLeader(ctx, call)
+	if called.answer.Verdict == command.PopTaken {
+		<-ctx.Done() // the claim is in the log, and on its way to here
+	}
 	if !c.b.expected.remove(sequence) {
-		s := <-served
+		s := <-claim
 		return leaderCall{claim: &s}, nil
 	}
-	return leaderCall{answer: answer}, err
-}
-
-// leaderAnswer is what a call to the leader returned.
-type leaderAnswer struct {
-	answer command.PopAnswer
-	err    error
-}
-
-// callLeader begins a call; the answer comes through the channel. cancel tells the leader that nobody waits for it any more.
-func (b *Broker) callLeader(request []byte, giveUp time.Time) (answers chan leaderAnswer, cancel func()) {
-	answers = make(chan leaderAnswer, 1)
-	ctx, cancel := context.WithDeadline(b.stopped, giveUp)
-	running := b.workers.run(func() {
-		encoded, err := b.log.CallLeader(ctx, request)
-		if err != nil {
-			answers <- leaderAnswer{err: err}
-			return
-		}
-		answer, err := command.DecodePopAnswer(encoded)
-		if err != nil {
-			err = fmt.Errorf("read answer of the leader: %w", err)
-		}
-		answers <- leaderAnswer{answer, err}
-	})
-	if !running {
-		answers <- leaderAnswer{err: ErrStopping}
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return leaderCall{}, nil
+	case called.answer.Verdict == command.PopTaken:
+		return leaderCall{}, ErrDeadline
+	case err != nil && ctx.Err() != nil:
+		return leaderCall{}, fmt.Errorf("%w: %w", ErrNoLeader, err) // it has not said a word
 	}
-	return answers, cancel
+	return called, err
 }
 
-// awaitLeader waits until the claim is there, which it leaves in its channel, or the leader has said that there is none, or
-// the time is over.
-func (c *popCall) awaitLeader(answers chan leaderAnswer, served chan servedClaim, giveUp time.Time) (answer command.PopAnswer, err error) {
-	timer := time.NewTimer(time.Until(giveUp))
-	defer timer.Stop()
-	for {
-		select {
-		case s := <-served:
-			served <- s
-			return answer, nil
-		case a := <-answers:
-			if a.err != nil || a.answer.Verdict != command.PopTaken {
-				return a.answer, a.err
-			}
-			answer, answers = a.answer, nil // it is in the log, and on its way to here
-		case <-timer.C:
-			if answer.Verdict == command.PopTaken {
-				return answer, ErrDeadline
-			}
-			return answer, ErrNoLeader // it has not said a word
-		case <-c.Gone:
-			return answer, nil
-		case <-c.b.stopped.Done():
-			return answer, nil
-		}
+// callLeader runs one call.
+func (b *Broker) callLeader(ctx context.Context, call *command.PopCall) (command.PopAnswer, error) {
+	encoded, err := b.log.CallLeader(ctx, command.AppendPopCall(nil, call))
+	if err != nil {
+		return command.PopAnswer{}, err
 	}
+	answer, err := command.DecodePopAnswer(encoded)
+	if err != nil {
+		return command.PopAnswer{}, fmt.Errorf("read answer of the leader: %w", err)
+	}
+	return answer, nil
 }
 
 // settle turns what became of a pop at the leader into what an attempt returns.
@@ -170,10 +153,7 @@ func (c *popCall) settle(called leaderCall, err error) (outcome *PopOutcome, aga
 		return c.deliver(claim, called.claim.result)
 	}
 	if err != nil {
-		if c.b.stopped.Err() != nil || errors.Is(err, ErrStopping) || errors.Is(err, ErrDeadline) || wantsLeader(err) {
-			return nil, false, err
-		}
-		return nil, false, fmt.Errorf("ask the leader: %w", err)
+		return nil, false, err
 	}
 	a := &called.answer
 	c.tried = c.tried || a.Tried

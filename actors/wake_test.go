@@ -204,12 +204,18 @@ func TestUnloadedGroupsLoseNothing(t *testing.T) {
 	})
 }
 
-// consumeUnder pushes 2,000 messages to 20 partitions and consumes them with 8 waiting pops, while something disturbs.
-// Everything is delivered exactly once, in order, and no pop lasts longer than it may.
+// consumeUnder is consumeThrough one broker.
 func (r *rig) consumeUnder(t *testing.T, disturb func()) {
 	t.Helper()
+	consumeThrough(t, []*rig{r}, disturb)
+}
+
+// consumeThrough pushes 2,000 messages to 20 partitions and consumes them with 8 waiting pops, through brokers of one group,
+// while something disturbs. Everything is delivered exactly once, in order, and no pop lasts longer than it may.
+func consumeThrough(t *testing.T, brokers []*rig, disturb func()) {
+	t.Helper()
 	const partitions, perPartition, poppers = 20, 100, 8
-	r.pop(wildcard("orders"))
+	brokers[0].pop(wildcard("orders"))
 	stop := make(chan struct{})
 	var mu sync.Mutex
 	next := map[string]uint64{}
@@ -231,7 +237,8 @@ func (r *rig) consumeUnder(t *testing.T, disturb func()) {
 		return total >= partitions*perPartition
 	}
 	began := time.Now()
-	for range poppers {
+	for i := range poppers {
+		r := brokers[i%len(brokers)]
 		work.Go(func() {
 			for !consumed() && time.Since(began) < 3*testDeadline {
 				const timeout = 2 * time.Second
@@ -272,6 +279,7 @@ func (r *rig) consumeUnder(t *testing.T, disturb func()) {
 		})
 	}
 	for p := range partitions {
+		r := brokers[p%len(brokers)]
 		work.Go(func() {
 			for i := range perPartition {
 				r.push("orders", fmt.Sprint("p", p), fmt.Sprint("t", i))
