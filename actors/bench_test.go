@@ -1,7 +1,9 @@
 package actors
 
 import (
+	"container/list"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"testing"
 	"time"
@@ -202,6 +204,25 @@ func BenchmarkWakeUp(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*fan), "ns/actor")
+		})
+	}
+}
+
+// BenchmarkLineInAnyOrder lets waiters into one line in a random order, as they come to a new leader.
+func BenchmarkLineInAnyOrder(b *testing.B) {
+	for _, count := range []int{500, 5000} {
+		b.Run(fmt.Sprint("waiters=", count), func(b *testing.B) {
+			began := time.Now()
+			waiters := make([]*waiter, count)
+			for i, place := range rand.Perm(count) {
+				waiters[i] = &waiter{since: began.Add(time.Duration(place))}
+			}
+			for b.Loop() {
+				line := list.New()
+				for _, w := range waiters {
+					w.stand(line)
+				}
+			}
 		})
 	}
 }

@@ -40,8 +40,10 @@ func (b *Broker) LeadershipLost() { b.tenures.end() }
 const (
 	// noLeaderAfterDefault is Config.NoLeaderAfter where nobody sets it.
 	noLeaderAfterDefault = 5 * time.Second
-	// leaderPause is how long a pop waits before it asks again: an election takes longer, a transfer a little more.
-	leaderPause = 10 * time.Millisecond
+	// leaderPause is how long a pop waits before it asks again, twice as long each time up to leaderPauseMax: a transfer takes
+	// little more than the first, an election some of the last, and thousands of pops that wait for one cost next to nothing.
+	leaderPause    = 10 * time.Millisecond
+	leaderPauseMax = 160 * time.Millisecond
 	// leaderHeld is how long a call must have lasted for the leader to have held it. A broken link is noticed sooner, and
 	// nobody waits longer for a leader in one call and says that it has found one.
 	leaderHeld = time.Second
@@ -67,7 +69,8 @@ func (c *popCall) patient(err error, began time.Time) bool {
 
 // pause waits a moment before the next attempt; false when the client has gone or the node stops.
 func (c *popCall) pause() bool {
-	timer := time.NewTimer(leaderPause)
+	c.pauses = min(max(2*c.pauses, leaderPause), leaderPauseMax)
+	timer := time.NewTimer(c.pauses)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -78,8 +78,10 @@ type popCall struct {
 	parks  time.Duration
 	lasts  bool
 	waited time.Duration
-	// leaderless is since when no leader has served the pop; zero while one does.
+	// leaderless is since when no leader has served the pop, and pauses how long it waited last before it asked again; zero
+	// while one does.
 	leaderless time.Time
+	pauses     time.Duration
 }
 
 // Pop claims what is ready for a group, and waits for it when it is asked to (messaging 5.5, 5.7). The error is ErrGone
@@ -130,7 +132,7 @@ func (c *popCall) run(here, elsewhere attempt) (*PopOutcome, error) {
 		case outcome != nil:
 			return outcome, nil
 		case err == nil:
-			c.leaderless = time.Time{}
+			c.leaderless, c.pauses = time.Time{}, 0
 		case !wantsLeader(err) || c.guest() || leads && c.b.log.Leads():
 			return nil, err
 		case !c.patient(err, began):
