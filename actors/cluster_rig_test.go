@@ -217,17 +217,20 @@ func (c *cluster) moveTime(d time.Duration) { c.set(func() { c.ahead += d }) }
 // settle waits until every member has applied everything.
 func (c *cluster) settle() {
 	c.t.Helper()
-	all := func() bool {
-		for _, m := range c.members {
-			if m.applied < len(c.entries) {
-				return false
-			}
-		}
-		return len(c.queue) == 0 && !c.taken.Load()
-	}
-	if !c.wait(testContext(c.t), all) {
+	rest := func() bool { return c.applied() && len(c.queue) == 0 && !c.taken.Load() }
+	if !c.wait(testContext(c.t), rest) {
 		c.t.Fatal("the members do not come to rest")
 	}
+}
+
+// applied tells whether every member has applied everything; the caller holds mu.
+func (c *cluster) applied() bool {
+	for _, m := range c.members {
+		if m.applied < len(c.entries) {
+			return false
+		}
+	}
+	return true
 }
 
 // kinds lists the commands of every entry.
@@ -252,10 +255,15 @@ func (c *cluster) count(kind string) (n int) {
 	return n
 }
 
-// sameState compares what the members have stored.
+// sameState compares what the members have stored. Nothing is committed meanwhile.
 func (c *cluster) sameState() {
 	c.t.Helper()
 	c.settle()
+	c.set(func() { c.frozen = true })
+	defer c.set(func() { c.frozen = false })
+	if !c.wait(testContext(c.t), c.applied) {
+		c.t.Fatal("the members do not come to rest")
+	}
 	var first [32]byte
 	for i, m := range c.members {
 		view := m.store.View()
@@ -279,7 +287,7 @@ func (c *cluster) run() {
 		case p := <-c.queue:
 			c.taken.Store(true)
 			c.commit(p)
-			c.taken.Store(false)
+			c.set(func() { c.taken.Store(false) })
 		case <-c.stop:
 			for {
 				select {
@@ -295,8 +303,7 @@ func (c *cluster) run() {
 
 // commit packs an entry of what waits, once there is a leader.
 func (c *cluster) commit(first offered) {
-	usable := func() bool { return c.leader >= 0 && !c.frozen && !c.members[c.leader].cut }
-	if !c.wait(context.Background(), usable) {
+	if !c.wait(context.Background(), c.usable) {
 		dropped(&first.Proposal, ErrStopping)
 		return
 	}
@@ -334,10 +341,19 @@ func (c *cluster) commit(first offered) {
 			more = false
 		}
 	}
-	if len(entry.Items) > 0 {
-		c.set(func() { c.append(&entry) })
+	if len(entry.Items) == 0 {
+		return
 	}
+	c.set(func() {
+		for !c.usable() && !c.stopped {
+			c.moved.Wait()
+		}
+		c.append(&entry)
+	})
 }
+
+// usable tells whether something can be committed now; the caller holds mu.
+func (c *cluster) usable() bool { return c.leader >= 0 && !c.frozen && !c.members[c.leader].cut }
 
 // present is the leader, nil when it has just been deposed: what was packed is committed by its successor.
 func (c *cluster) present() *member {

@@ -95,7 +95,8 @@ func (c *popCall) askLeader(call *command.PopCall) (called leaderCall, err error
 	}
 	giveUp := c.claimDeadline()
 	if c.Wait {
-		giveUp = c.Deadline.Add(claimAttemptMin) // the leader's last claim may begin with the end of the wait
+		// The leader's last claim may begin with the end of the wait, and what it says of it has a way to go.
+		giveUp = c.Deadline.Add(claimAttemptMin + answerGrace)
 		began := time.Now()
 		defer func() { c.waited += time.Since(began) }()
 	}
@@ -131,6 +132,9 @@ func (c *popCall) askLeader(call *command.PopCall) (called leaderCall, err error
 	}
 	return called, err
 }
+
+// answerGrace is how late the answer of a busy leader may come.
+const answerGrace = time.Second
 
 // callLeader runs one call.
 func (b *Broker) callLeader(ctx context.Context, call *command.PopCall) (command.PopAnswer, error) {
