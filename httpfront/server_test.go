@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -245,6 +246,23 @@ func TestOnlyEarlyRoutesAnswerBeforeTheNodeIsReady(t *testing.T) {
 	s.call(t, "POST", "/api/v1/push", "{}").expect(t, 503, `{"error":"this node is not ready","code":"retry"}`)
 	s.Open()
 	s.call(t, "GET", "/status", "").expect(t, 200, `{"route":"/status","params":[]}`)
+}
+
+func TestUnavailableNodeAnswersEarlyRoutesOnly(t *testing.T) {
+	config := testConfig()
+	member := atomic.Bool{}
+	config.Unavailable = func() *Error {
+		if member.Load() {
+			return nil
+		}
+		return Refuse(CodeNoLeader, "not a member")
+	}
+	s := startServer(t, config,
+		Route{Method: "GET", Pattern: "/early", Handler: echo, Early: true}, Route{Method: "GET", Pattern: "/late", Handler: echo})
+	s.call(t, "GET", "/early", "").expect(t, 200, `{"route":"/early","params":[]}`)
+	s.call(t, "GET", "/late", "").expect(t, 503, `{"error":"not a member","code":"no_leader"}`)
+	member.Store(true)
+	s.call(t, "GET", "/late", "").expect(t, 200, `{"route":"/late","params":[]}`)
 }
 
 func TestPanicOfAHandlerIsA500(t *testing.T) {
