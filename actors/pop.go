@@ -282,7 +282,8 @@ func (c *popCall) confirm() error {
 	defer cancel()
 	if err := c.b.log.ReadIndex(ctx); err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", ErrNoLeader, err)
+			// Not wrapped: the time that is over is that of the leader, and not that of a claim.
+			return fmt.Errorf("%w: %v", ErrNoLeader, err)
 		}
 		return err
 	}

@@ -19,8 +19,11 @@ const guestMost = 10 * time.Minute
 const guestPartitionsMax = 64
 
 // ServeCall serves a call of another node's CallLeader, on the leader. ctx ends when the caller waits no more. An error means
-// that the request cannot be read; that this node does not lead is an answer.
+// that the request cannot be read, or that this node has not started; that it does not lead is an answer.
 func (b *Broker) ServeCall(ctx context.Context, request []byte) ([]byte, error) {
+	if !b.started.Load() {
+		return nil, fmt.Errorf("%w: this node starts", ErrRetry)
+	}
 	call, err := command.DecodePopCall(request)
 	if err != nil {
 		return nil, fmt.Errorf("serve call of another node: %w", err)

@@ -290,6 +290,7 @@ func (n *Node) turn(leads bool) {
 
 // publishLeadership keeps the newest state of leadership in the channel.
 func (n *Node) publishLeadership() {
+	defer close(n.changes)
 	var last LeadershipChange
 	for {
 		term, ready, changed, closed := n.proposer.leadership()
@@ -314,7 +315,7 @@ func (n *Node) publishLeadership() {
 }
 
 // Leadership returns the channel of changes. It holds the newest one only: who reads late sees the present state. It is
-// never closed. One reader.
+// closed when this node takes part no more. One reader.
 func (n *Node) Leadership() <-chan LeadershipChange { return n.changes }
 
 // servers is the newest membership in the log.

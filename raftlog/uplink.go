@@ -244,17 +244,24 @@ func (l *uplinks) answerOf(err error) error {
 	return err
 }
 
+// callWait is how long a call waits for links to a leader.
+const callWait = time.Second
+
 // CallLeader sends a request to the machine of the leader, see Options.Call, and returns its answer. ErrNotLeader: this node
-// leads itself, or the leader changed meanwhile: ask again. ErrNoLeader: none was known until ctx ended.
+// leads itself, or the leader changed meanwhile: ask again. ErrNoLeader: none was known within a second, or until ctx ended.
 func (n *Node) CallLeader(ctx context.Context, request []byte) ([]byte, error) {
 	term, _, changed, closed := n.proposer.leadership()
 	switch {
 	case closed != nil:
 		return nil, closed
-	case term != 0 || n.uplink == nil:
+	case term != 0:
 		return nil, ErrNotLeader
+	case n.uplink == nil:
+		return nil, ErrNoLeader
 	}
-	links, err := n.uplink.await(ctx, changed)
+	waiting, cancel := context.WithTimeout(ctx, callWait)
+	links, err := n.uplink.await(waiting, changed)
+	cancel()
 	if err != nil {
 		return nil, err
 	}

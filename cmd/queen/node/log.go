@@ -54,17 +54,23 @@ func (l logAdapter) proposal(p *actors.Proposal) raftlog.Proposal {
 	if dropped := p.Dropped; dropped != nil {
 		proposal.Dropped = func(err error) { dropped(reason(err)) }
 	}
-	if riders := p.Riders; riders != nil {
-		proposal.Riders = func() []raftlog.Proposal {
-			offered := riders()
-			proposals := make([]raftlog.Proposal, len(offered))
-			for i := range offered {
-				proposals[i] = l.proposal(&offered[i])
-			}
-			return proposals
-		}
-	}
+	proposal.Riders = l.riders(p.Riders)
 	return proposal
+}
+
+// riders converts what asks for the commands that follow another one; nil stays nil.
+func (l logAdapter) riders(ask func() []actors.Proposal) func() []raftlog.Proposal {
+	if ask == nil {
+		return nil
+	}
+	return func() []raftlog.Proposal {
+		offered := ask()
+		proposals := make([]raftlog.Proposal, len(offered))
+		for i := range offered {
+			proposals[i] = l.proposal(&offered[i])
+		}
+		return proposals
+	}
 }
 
 // Now implements actors.Log.
@@ -85,15 +91,26 @@ func (l logAdapter) ReadIndex(ctx context.Context) error {
 	return nil
 }
 
-// CallLeader implements actors.Log. A group of one voter has no other leader: this node leads it, or nobody does.
-func (l logAdapter) CallLeader(context.Context, []byte) ([]byte, error) {
-	if err := l.raft.Failed(); err != nil {
-		return nil, fmt.Errorf("%w: %w", actors.ErrStopping, err)
+// CallLeader implements actors.Log. Whatever goes wrong at the leader, or on the way to it, the next try may meet another one.
+func (l logAdapter) CallLeader(ctx context.Context, request []byte) ([]byte, error) {
+	answer, err := l.raft.CallLeader(ctx, request)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", callReason(err), err)
 	}
-	if l.raft.Leads() {
-		return nil, actors.ErrRetry
+	return answer, nil
+}
+
+// callReason says in the broker's words why a call has no answer. What the leader says of itself comes as ErrNotLeader.
+func callReason(err error) error {
+	switch {
+	case errors.Is(err, raftlog.ErrNotLeader):
+		return actors.ErrRetry
+	case errors.Is(err, raftlog.ErrNoLeader):
+		return actors.ErrNoLeader
+	case errors.Is(err, raftlog.ErrClosed), errors.Is(err, raftlog.ErrStorage), errors.Is(err, raftlog.ErrApply):
+		return actors.ErrStopping
 	}
-	return nil, actors.ErrNoLeader
+	return actors.ErrRetry
 }
 
 // reason says in the broker's words why a command was not taken or not applied.

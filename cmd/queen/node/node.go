@@ -275,6 +275,7 @@ func (n *Node) openLog(context.Context) error {
 	options.Disk = n.disk.report
 	options.DiskLowPercent = float64(n.config.RaftDiskLowPercent)
 	options.Install, options.OpenState = n.offered, n.exportedState
+	options.Call, options.RidersFor = n.broker.ServeCall, n.ridersFor(n.broker)
 	n.port.apply(&options)
 	if n.raft, err = raftlog.Open(options, stateMachine{n.broker}); err != nil {
 		return err
@@ -284,9 +285,28 @@ func (n *Node) openLog(context.Context) error {
 	}
 	n.disk.follow(n.raft.DiskGate)
 	n.broker.Start(logAdapter{n.raft})
+	go tellOfLeadership(n.raft, n.broker)
 	n.health.connect(n.raft)
 	n.health.handlers.Connect(n.broker)
 	return nil
+}
+
+// ridersFor returns what serves parked pops in the entry of a push that another node has sent.
+func (n *Node) ridersFor(broker *actors.Broker) func(encoded []byte) func() []raftlog.Proposal {
+	return func(encoded []byte) func() []raftlog.Proposal {
+		riders := broker.RidersFor(encoded)
+		if riders == nil { // always so before the broker has started, when there is no log yet
+			return nil
+		}
+		return logAdapter{n.raft}.riders(riders)
+	}
+}
+
+// tellOfLeadership makes parked pops ask the leader that follows this node. It ends with the log.
+func tellOfLeadership(log *raftlog.Node, broker *actors.Broker) {
+	for range log.Leadership() {
+		broker.LeadershipLost() // or won, when nobody is parked yet
+	}
 }
 
 // openRoutes lets clients in. The only voter waits until it leads, which takes a moment; a member of a cluster answers for itself
