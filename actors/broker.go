@@ -116,9 +116,9 @@ type Broker struct {
 	parked    atomic.Int64
 	arrivals  arrivals
 	tenures   tenures
-	// expected are the pops of this node that the leader of another node serves; guests counts those of other nodes here.
-	expected expected
-	guests   atomic.Int64
+	expected  expected
+	// guests counts the pops of other nodes that this one serves.
+	guests atomic.Int64
 	// standing counts the pops that may be parked in groups of this node, whoever's they are.
 	standing atomic.Int64
 

@@ -71,18 +71,20 @@ func (c *discoverCall) here() (outcome *PopOutcome, again bool, err error) {
 	if len(reserved) == 0 {
 		return nil, false, nil
 	}
-	claim.For = c.serves
-	result, err := c.propose(claim)
-	if err != nil {
-		for _, held := range reserved {
-			held.actor.Tell(&giveBack{partitions: held.partitions, nowMicros: c.b.log.Now()})
+	return c.expecting(func(id command.RequestID) (*PopOutcome, bool, error) {
+		claim.For = id
+		result, err := c.propose(claim)
+		if err != nil {
+			for _, held := range reserved {
+				held.actor.Tell(&giveBack{partitions: held.partitions, nowMicros: c.b.log.Now()})
+			}
+			return nil, false, err
 		}
-		return nil, false, err
-	}
-	if len(result.Batches) == 0 {
-		return nil, true, nil
-	}
-	return c.found(c.deliver(claim, result))
+		if len(result.Batches) == 0 {
+			return nil, true, nil
+		}
+		return c.found(c.deliver(claim.Lease, result))
+	})
 }
 
 // learn notes the policy of the group: conflating when it is so on any of the queues.

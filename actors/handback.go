@@ -12,10 +12,9 @@ func (b *Broker) HandBack(r *PopRequest, o *PopOutcome) {
 	b.handBack(claim, &command.ClaimResult{Batches: o.Batches})
 }
 
-// handBack undoes a claim. One that serves a pop of another node is that node's to hand back: it alone knows whether the
-// answer was delivered.
+// handBack undoes a claim of a pop of this node. No other node does it: this one alone knows whether an answer was delivered.
 func (b *Broker) handBack(claim *command.Claim, result *command.ClaimResult) {
-	if len(result.Batches) == 0 || claim.For.Origin != 0 && claim.For.Origin != b.pending.origin {
+	if len(result.Batches) == 0 {
 		return
 	}
 	back := &command.HandBack{

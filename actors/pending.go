@@ -18,21 +18,14 @@ const pendingShards = 16
 
 type pendingShard struct {
 	mu      sync.Mutex
-	waiting map[command.RequestID]request
-}
-
-// request is one that waits.
-type request struct {
-	done func(command.Result)
-	// givenUp tells that its command is not worth proposing any more; done deals with a result that comes all the same.
-	givenUp bool
+	waiting map[command.RequestID]func(command.Result)
 }
 
 // newPending makes the requests of an origin. Its number is drawn at every start of a node, so that no id comes twice.
 func newPending(origin uint64) *pending {
 	p := &pending{origin: origin, issued: newIssued()}
 	for i := range p.shards {
-		p.shards[i].waiting = map[command.RequestID]request{}
+		p.shards[i].waiting = map[command.RequestID]func(command.Result){}
 	}
 	return p
 }
@@ -57,37 +50,24 @@ func (p *pending) open(done func(command.Result)) (id command.RequestID, answere
 func (p *pending) add(id command.RequestID, done func(command.Result)) {
 	s := p.shard(id)
 	s.mu.Lock()
-	s.waiting[id] = request{done: done}
+	s.waiting[id] = done
 	s.mu.Unlock()
 }
 
-// worthProposing tells whether somebody still waits for the outcome of a request. A command that was applied, or given up,
-// must not be proposed again.
+// worthProposing tells whether somebody still waits for the outcome of a request. A command that was applied, or whose caller has
+// gone, must not be proposed again.
 func (p *pending) worthProposing(id command.RequestID) bool {
 	s := p.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, waiting := s.waiting[id]
-	return waiting && !r.givenUp
+	_, waiting := s.waiting[id]
+	return waiting
 }
 
 // remove forgets a request whose command is dropped or whose caller has gone; false when its result has been handed over
 // already.
 func (p *pending) remove(id command.RequestID) bool {
 	_, waiting := p.take(id)
-	return waiting
-}
-
-// giveUp tells that nobody waits for a request any more, except for late, which is called with the result if the command is
-// applied all the same; false when the result has been handed over already.
-func (p *pending) giveUp(id command.RequestID, late func(command.Result)) bool {
-	s := p.shard(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, waiting := s.waiting[id]
-	if waiting {
-		s.waiting[id] = request{done: late, givenUp: true}
-	}
 	return waiting
 }
 
@@ -102,11 +82,11 @@ func (p *pending) resolve(id command.RequestID, result command.Result) {
 func (p *pending) take(id command.RequestID) (done func(command.Result), waiting bool) {
 	s := p.shard(id)
 	s.mu.Lock()
-	r, waiting := s.waiting[id]
+	done, waiting = s.waiting[id]
 	delete(s.waiting, id)
 	s.mu.Unlock()
 	if waiting && id.Origin == p.origin {
 		p.issued.settle(id.Sequence)
 	}
-	return r.done, waiting
+	return done, waiting
 }

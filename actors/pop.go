@@ -191,7 +191,7 @@ func (c *popCall) here() (outcome *PopOutcome, again bool, err error) {
 	if !found {
 		return c.awaitQueue()
 	}
-	return c.claim()
+	return c.expecting(c.claim)
 }
 
 // find looks queue and group up, and registers what the route registers. found false means that there is no queue and the

@@ -27,12 +27,12 @@ func (r *PopRequest) claimDeadline() time.Time {
 }
 
 // claim asks the group for partitions and claims them. again tells that the race was lost and there is time for another.
-func (c *popCall) claim() (outcome *PopOutcome, again bool, err error) {
+func (c *popCall) claim(id command.RequestID) (outcome *PopOutcome, again bool, err error) {
+	w := c.waiter(id)
 	if c.group == nil {
 		// A pinned pop of a group that nobody registered: its first claim makes the group and its cursor.
-		return c.claimUnregistered()
+		return c.claimUnregistered(w)
 	}
-	w := c.waiter()
 	actor := c.b.groups.send(c.queue.ID, c.group.ID, w)
 	if actor == nil {
 		return nil, false, ErrStopping
@@ -55,7 +55,7 @@ func (c *popCall) tenureOver() bool {
 	}
 }
 
-func (c *popCall) waiter() *waiter {
+func (c *popCall) waiter(id command.RequestID) *waiter {
 	c.plan() // a registration may have taken its time
 	w := &waiter{
 		limit: c.Partitions, autoBatch: c.AutoBatch, pinned: c.Pinned, partition: c.Partition,
@@ -70,7 +70,7 @@ func (c *popCall) waiter() *waiter {
 	w.spec = &claimSpec{
 		tenant: c.Tenant, queue: c.Queue, group: c.Group, batch: c.Batch, leaseMs: c.LeaseMs,
 		commitOnDelivery: c.CommitOnDelivery, seed: c.seed(), gone: c.IsGone, lease: c.newLease(),
-		deadline: c.Deadline, serves: c.serves,
+		deadline: c.Deadline, serves: id,
 	}
 	return w
 }
@@ -165,12 +165,7 @@ func (b *Broker) awaitOffer(actor *groupActor, w *waiter, stay parking) (o offer
 	select {
 	case o = <-w.offers:
 	case <-timer.C:
-		w.forsaken.Store(true)
-		select {
-		case o = <-w.offers:
-		default:
-			return offer{}, false
-		}
+		return offer{}, false
 	}
 	return o, o.kind != offerNothing
 }
@@ -203,7 +198,7 @@ func (c *popCall) take(actor *groupActor, w *waiter) (outcome *PopOutcome, again
 		if c.offered.result == nil {
 			return c.lost()
 		}
-		return c.deliver(w.spec.command(nil), c.offered.result)
+		return c.deliver(w.spec.lease, c.offered.result)
 	}
 	if c.IsGone != nil && c.IsGone() {
 		actor.Tell(&giveBack{partitions: c.offered.partitions, nowMicros: c.b.log.Now()})
@@ -214,13 +209,13 @@ func (c *popCall) take(actor *groupActor, w *waiter) (outcome *PopOutcome, again
 		targets[i].Partition = id
 	}
 	claim := w.spec.command(targets)
-	choose(claim, c.offered.autoPartitions, c.offered.autoBatch)
+	c.b.choose(claim, c.offered.autoPartitions, c.offered.autoBatch)
 	result, err := c.propose(claim)
 	if err != nil {
 		actor.Tell(&giveBack{partitions: c.offered.partitions, nowMicros: c.b.log.Now()})
 		return nil, false, err
 	}
-	return c.deliver(claim, result)
+	return c.deliver(claim.Lease, result)
 }
 
 func (c *popCall) propose(claim *command.Claim) (*command.ClaimResult, error) {
@@ -233,13 +228,7 @@ func (c *popCall) propose(claim *command.Claim) (*command.ClaimResult, error) {
 	select {
 	case o = <-done:
 	case <-timer.C:
-		// The claim may still be applied: whatever it gets is handed back then.
-		waiting := c.b.pending.giveUp(id, func(result command.Result) {
-			if r, ok := result.(*command.ClaimResult); ok {
-				c.b.handBack(claim, r)
-			}
-		})
-		if waiting {
+		if c.b.pending.remove(id) {
 			return nil, ErrDeadline
 		}
 		o = <-done
@@ -252,17 +241,16 @@ func (c *popCall) propose(claim *command.Claim) (*command.ClaimResult, error) {
 	return result.(*command.ClaimResult), nil
 }
 
-// deliver ends the pop with what the claim got, or sends it back into the line when the claim lost its races.
-func (c *popCall) deliver(claim *command.Claim, result *command.ClaimResult) (outcome *PopOutcome, again bool, err error) {
+// deliver ends the pop with what its claim got, or sends it back into the line when the claim lost its races.
+func (c *popCall) deliver(lease command.LeaseID, result *command.ClaimResult) (outcome *PopOutcome, again bool, err error) {
 	if len(result.Batches) == 0 {
 		return c.lost()
 	}
 	if c.IsGone != nil && c.IsGone() {
-		c.b.handBack(claim, result)
 		return nil, false, ErrGone
 	}
 	outcome = &PopOutcome{
-		Lease: claim.Lease, Batches: result.Batches,
+		Lease: lease, Batches: result.Batches,
 		AutoPartitions: c.offered.autoPartitions, AutoBatch: c.offered.autoBatch, Waited: c.waited,
 	}
 	outcome.Registered, outcome.Conflation = true, result.Batches[0].DeliverLastOnly
@@ -288,19 +276,18 @@ func (s *claimSpec) command(targets []command.ClaimTarget) *command.Claim {
 }
 
 // choose puts into a claim what autopilot has chosen, and tells it to the node of the pop when that is another one.
-func choose(claim *command.Claim, partitions, batch int) {
+func (b *Broker) choose(claim *command.Claim, partitions, batch int) {
 	if batch > 0 {
 		claim.Batch = uint64(batch)
 	}
-	if claim.For != (command.RequestID{}) {
+	if claim.For.Origin != b.pending.origin {
 		claim.AutoPartitions, claim.AutoBatch = uint32(partitions), uint32(batch)
 	}
 }
 
 // claimUnregistered claims for a pinned group that has no cursor anywhere in the queue: the claim itself makes group and
 // cursor, so that a group that starts now misses nothing that is pushed while it waits.
-func (c *popCall) claimUnregistered() (outcome *PopOutcome, again bool, err error) {
-	w := c.waiter()
+func (c *popCall) claimUnregistered(w *waiter) (outcome *PopOutcome, again bool, err error) {
 	if w.partitionID == 0 && !c.Wait {
 		return nil, false, nil
 	}
@@ -310,7 +297,7 @@ func (c *popCall) claimUnregistered() (outcome *PopOutcome, again bool, err erro
 		return nil, false, err
 	}
 	if len(result.Batches) > 0 {
-		return c.deliver(claim, result)
+		return c.deliver(claim.Lease, result)
 	}
 	return nil, true, nil // now the group is known, and says when there is something
 }

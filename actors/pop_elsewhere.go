@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"queen/raftlog/command"
@@ -13,73 +12,6 @@ import (
 // A pop whose leader is another node is sent there. What it gets comes back in the log: the leader's claim names the id
 // under which the pop waits here, and when this node applies the claim, the pop reads its messages from this node's own
 // store. Whatever else there is to say, the answer of the leader says.
-
-// servedClaim is a claim of the leader for a pop of this node, applied here.
-type servedClaim struct {
-	claim  *command.Claim
-	result *command.ClaimResult
-}
-
-// expected are the pops of this node that a leader elsewhere serves, by the sequence of their id.
-type expected struct {
-	mu      sync.Mutex
-	last    uint64
-	waiting map[uint64]expectation
-}
-
-// expectation is a pop that may get one claim. The channel has room for it; arrived is called when it is there.
-type expectation struct {
-	claim   chan servedClaim
-	arrived func()
-}
-
-func (e *expected) add(arrived func()) (sequence uint64, claim chan servedClaim) {
-	claim = make(chan servedClaim, 1)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.waiting == nil {
-		e.waiting = map[uint64]expectation{}
-	}
-	e.last++
-	e.waiting[e.last] = expectation{claim, arrived}
-	return e.last, claim
-}
-
-// remove forgets a pop that waits no more; false when its claim is in the channel, or comes at once.
-func (e *expected) remove(sequence uint64) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	_, waiting := e.waiting[sequence]
-	delete(e.waiting, sequence)
-	return waiting
-}
-
-// resolve gives a claim to the pop that it serves; false when that waits no more.
-func (e *expected) resolve(sequence uint64, s servedClaim) bool {
-	e.mu.Lock()
-	pop, waiting := e.waiting[sequence]
-	delete(e.waiting, sequence)
-	e.mu.Unlock()
-	if waiting {
-		pop.claim <- s
-		pop.arrived()
-	}
-	return waiting
-}
-
-func (e *expected) count() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.waiting)
-}
-
-// served is told of every claim for a pop of this node that got something, once it can be read here. What nobody waits for
-// any more is handed back, with its attempt.
-func (b *Broker) served(claim *command.Claim, result *command.ClaimResult) {
-	if !b.expected.resolve(claim.For.Sequence, servedClaim{claim, result}) {
-		b.handBack(claim, result)
-	}
-}
 
 // leaderCall is what became of a pop at the leader: a claim or an answer.
 type leaderCall struct {
@@ -150,11 +82,15 @@ func (b *Broker) callLeader(ctx context.Context, call *command.PopCall) (command
 }
 
 // settle turns what became of a pop at the leader into what an attempt returns.
-func (c *popCall) settle(called leaderCall, err error) (outcome *PopOutcome, again bool, _ error) {
+func (c *popCall) settle(called leaderCall, err error) (*PopOutcome, bool, error) {
 	if called.claim != nil {
-		claim := called.claim.claim
+		claim, result := called.claim.claim, called.claim.result
 		c.offered = offer{autoPartitions: int(claim.AutoPartitions), autoBatch: int(claim.AutoBatch)}
-		return c.deliver(claim, called.claim.result)
+		outcome, again, err := c.deliver(claim.Lease, result)
+		if err != nil {
+			c.b.handBack(claim, result)
+		}
+		return outcome, again, err
 	}
 	if err != nil {
 		return nil, false, err

@@ -84,27 +84,17 @@ func (b *Broker) rider(ride *rideRequest, actor *groupActor) (p Proposal, ok boo
 		target.Name = ride.partition
 	}
 	claim := w.spec.command([]command.ClaimTarget{target})
-	choose(claim, ride.autoPartitions, ride.autoBatch)
+	b.choose(claim, ride.autoPartitions, ride.autoBatch)
 	p = Proposal{
 		Item:     command.Item{Command: claim},
 		Deadline: w.spec.deadline,
-		Gone:     func() bool { return w.forsaken.Load() || w.spec.gone != nil && w.spec.gone() },
+		Gone:     w.spec.gone,
 	}
 	p.Keys, p.Bytes = weigh(claim)
 	answer := offer{kind: offerClaimed, autoPartitions: ride.autoPartitions, autoBatch: ride.autoBatch}
 	applied := func(result command.Result) {
 		answer.result, _ = result.(*command.ClaimResult)
 		w.offers <- answer
-		if !w.forsaken.Load() {
-			return
-		}
-		select {
-		case unread := <-w.offers:
-			if unread.result != nil {
-				b.handBack(claim, unread.result)
-			}
-		default: // the pop has seen it after all
-		}
 	}
 	dropped := func(error) {
 		if ride.id != 0 {

@@ -30,8 +30,6 @@ type waiter struct {
 
 	// abandoned tells the group actor that nobody reads offers any more.
 	abandoned atomic.Bool
-	// forsaken tells the claim that rides with a push that nobody reads its result any more: what it got is handed back.
-	forsaken atomic.Bool
 
 	place *list.Element
 	line  *list.List
@@ -50,7 +48,7 @@ type claimSpec struct {
 	lease            command.LeaseID
 	deadline         time.Time
 	gone             func() bool
-	// serves is the pop of another node that the claims are for; zero for one of this node.
+	// serves is the id under which the pop waits for what a claim gets it, at its own node.
 	serves command.RequestID
 }
 

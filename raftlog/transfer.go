@@ -66,14 +66,41 @@ func (n *Node) TransferTo(ctx context.Context, to uint64) (Transfer, error) {
 			break
 		}
 		n.logger.Debug().Err(err).Str("node", string(target.ID)).Msg("raft: leadership was not handed off")
-		if n.raft.State() != raft.Leader || ctx.Err() != nil {
+		if n.raft.State() != raft.Leader && n.awaitOther(ctx) {
+			break // it moved after the library had stopped waiting
+		}
+		if ctx.Err() != nil {
 			return Transfer{}, fmt.Errorf("%w: %w", ErrTransferFailed, err)
 		}
 	}
-	done := Transfer{From: n.options.NodeID, To: nodeID(target.ID), Term: n.raft.CurrentTerm(), Took: time.Since(began)}
+	to = nodeID(target.ID)
+	if leader := n.otherLeader(); leader != 0 {
+		to = leader
+	}
+	done := Transfer{From: n.options.NodeID, To: to, Term: n.raft.CurrentTerm(), Took: time.Since(began)}
 	n.logger.Info().Msg(fmt.Sprintf("raft: leadership handed off to=%d ms=%d", done.To, done.Took.Milliseconds()))
 	return done, nil
 }
+
+// awaitOther waits until another node leads; false when ctx ends or this node leads again before.
+func (n *Node) awaitOther(ctx context.Context) bool {
+	ticker := time.NewTicker(otherLeaderPoll)
+	defer ticker.Stop()
+	for n.otherLeader() == 0 {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
+		}
+		if n.raft.State() == raft.Leader {
+			return false
+		}
+	}
+	return true
+}
+
+// otherLeaderPoll is how often it looks.
+const otherLeaderPoll = 5 * time.Millisecond
 
 // target chooses who is to lead next.
 func (n *Node) target(to uint64) (raft.Server, error) {

@@ -161,7 +161,7 @@ func (d *decoder) claim() Claim {
 	if bit(flags, 1) {
 		c.For = d.request()
 		c.AutoPartitions, c.AutoBatch = d.number32(), d.number32()
-		if !c.forAnother() {
+		if !c.serves() {
 			d.fail("pop of a claim")
 		}
 	}

@@ -108,7 +108,7 @@ func (c Claim) appendTo(dst []byte) []byte {
 	dst = appendString(dst, c.Group)
 	dst = appendNumber(dst, c.Batch)
 	dst = appendNumber(dst, c.LeaseMs)
-	dst = appendFlags(dst, c.CommitOnDelivery, c.forAnother())
+	dst = appendFlags(dst, c.CommitOnDelivery, c.serves())
 	dst = appendNumber(dst, uint64(len(c.Parts)))
 	for i := range c.Parts {
 		part := &c.Parts[i]
@@ -120,7 +120,7 @@ func (c Claim) appendTo(dst []byte) []byte {
 		}
 		dst = appendSubscription(dst, part.Seed)
 	}
-	if !c.forAnother() {
+	if !c.serves() {
 		return dst
 	}
 	dst = appendRequest(dst, c.For)

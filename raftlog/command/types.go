@@ -160,15 +160,16 @@ type Claim struct {
 	// CommitOnDelivery moves the cursors at once and makes no lease (messaging 5.6).
 	CommitOnDelivery bool
 	Parts            []ClaimPart
-	// For is the pop of another node that the claim serves: it waits there under this id, and learns what it got when that
-	// node applies the claim. Zero for a pop of the node that proposes the claim.
+	// For is the pop that the claim serves: it waits under this id at its node, which is that of the claim or another one,
+	// and learns what it got when that node applies the claim. Zero serves nobody.
 	For RequestID
-	// AutoPartitions and AutoBatch are what autopilot chose for that pop; 0 where it was not asked (messaging 5.10).
+	// AutoPartitions and AutoBatch are what autopilot chose for a pop of another node; 0 where it was not asked (messaging
+	// 5.10).
 	AutoPartitions, AutoBatch uint32
 }
 
-// forAnother tells whether the claim serves a pop of another node.
-func (c *Claim) forAnother() bool {
+// serves tells whether the claim serves anybody.
+func (c *Claim) serves() bool {
 	return c.For != RequestID{} || c.AutoPartitions != 0 || c.AutoBatch != 0
 }
 
