@@ -38,8 +38,13 @@ const (
 
 // Receiver fetches one export. One goroutine at a time calls Fetch; Received may be called beside it.
 type Receiver struct {
-	options ReceiverOptions
+	options  ReceiverOptions
+	received atomic.Int64
+	progress
+}
 
+// progress is how far an export has come.
+type progress struct {
 	opened   bool
 	export   begun
 	part     int   // the part that is coming, from 1
@@ -53,8 +58,6 @@ type Receiver struct {
 	hash    hash.Hash
 	file    *os.File
 	damaged int
-
-	received atomic.Int64
 }
 
 // Result is what has been fetched.
@@ -88,7 +91,8 @@ func (r *Receiver) Received() int64 { return r.received.Load() }
 // reset forgets everything.
 func (r *Receiver) reset() error {
 	err := r.closeFile()
-	*r = Receiver{options: r.options, part: 1}
+	r.progress = progress{part: 1}
+	r.received.Store(0)
 	if err == nil {
 		err = os.RemoveAll(r.options.Dir)
 	}
