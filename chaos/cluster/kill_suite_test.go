@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,55 @@ func TestPausedLeaderAcknowledgesNothing(t *testing.T) {
 			over()
 			unanswered.wait() // the books judge whatever was acknowledged
 			s.must(s.AwaitHealthy(formsWithin))
+		}
+	})
+}
+
+// TestMovedClockOfTheLeader: the clock of the leader jumps by 10 s, back and forth, and again while leadership moves. The books judge that
+// no lease is shorter or longer for it.
+func TestMovedClockOfTheLeader(t *testing.T) {
+	play(t, "TestMovedClock", suite(25*time.Millisecond), func(s *scene) {
+		for range sized(5, 1) {
+			for _, by := range []time.Duration{-10 * time.Second, 10 * time.Second} {
+				leader := s.leading()
+				s.must(leader.MoveClock(by))
+				from := s.now()
+				s.passes(from + 1500*time.Millisecond) // longer than a lease
+				s.acked(20)
+				s.transferred(leader, 0, 0)
+				s.passes(s.now() + 1500*time.Millisecond)
+				s.acked(20)
+				s.must(leader.MoveClock(0))
+				s.stayedReady(s.Founders(), from, s.now())
+			}
+		}
+	})
+}
+
+// TestR26ClockOff: one clock is off by 2 s, which is measured and told, and leadership changes ten times.
+func TestR26ClockOff(t *testing.T) {
+	play(t, "R26", suite(25*time.Millisecond), func(s *scene) {
+		off := s.follower()
+		s.must(off.MoveClock(2 * time.Second))
+		leader := s.leading()
+		warning := fmt.Sprintf("clock of node %d is off by", off.ID)
+		s.must(Eventually(formsWithin, "the warning", func() error {
+			logged, err := leader.Logged(" WARN ", warning)
+			if err == nil && logged == 0 {
+				return errTooFew
+			}
+			return err
+		}))
+		s.must(Eventually(formsWithin, "the metric", func() error {
+			skew, err := leader.Metric("queen_raft_peer_clock_skew_seconds", fmt.Sprintf(`peer="%d"`, off.ID))
+			if err == nil && math.Abs(math.Abs(skew)-2) > 0.5 {
+				return fmt.Errorf("it says %v", skew)
+			}
+			return err
+		}))
+		for range 10 {
+			s.transferred(s.follower(), 0, 0)
+			s.acked(20)
 		}
 	})
 }

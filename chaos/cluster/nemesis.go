@@ -3,7 +3,9 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"time"
 
@@ -28,10 +30,9 @@ type Harm struct {
 	HoldMin, HoldMax time.Duration
 }
 
-// Nemeses lists all kinds of harm (operations.md 10.5). What is missing there: clocks cannot be moved for one process, power cuts have
-// a package of their own.
+// Nemeses lists all kinds of harm that this machine can do (operations.md 10.5).
 func Nemeses() []Nemesis {
-	return []Nemesis{
+	kinds := []Nemesis{
 		{"kill the leader", 3, func(h *Harm) error { return h.killed(h.leader) }},
 		{"kill a follower", 3, func(h *Harm) error { return h.killed(h.follower) }},
 		{"kill all", 1, (*Harm).killAll},
@@ -56,6 +57,13 @@ func Nemeses() []Nemesis {
 		{"pause one and kill another", 5, (*Harm).pauseAndKill},
 		{"isolate one and kill another", 5, (*Harm).isolateAndKill},
 	}
+	if runtime.GOARCH == "amd64" { // see MoveClock
+		kinds = append(kinds,
+			Nemesis{"move the clock of the leader", 1, func(h *Harm) error { return h.moveClock(h.leader) }},
+			Nemesis{"move a clock", 1, func(h *Harm) error { return h.moveClock(h.anyone) }},
+			Nemesis{"clocks that jump back and forth", 1, (*Harm).strobeClocks})
+	}
+	return kinds
 }
 
 const (
@@ -63,6 +71,11 @@ const (
 	longReplyBytes = 100
 	// slowFlushBy is what a flush takes longer under slow flushes.
 	slowFlushBy = 300 * time.Millisecond
+	// leastClockMove and mostClockMove bound by how much a clock jumps, either way.
+	leastClockMove = 11 * time.Millisecond
+	mostClockMove  = 288 * time.Second
+	// strobeEvery is the pause between two jumps of clocks that jump back and forth.
+	strobeEvery = 50 * time.Millisecond
 	// linkDelay is how long slow links hold what they carry.
 	linkDelay = 50 * time.Millisecond
 	// changeWithin bounds one change of the membership, and the way of a wiped node back to its vote.
@@ -277,4 +290,47 @@ func (h *Harm) isolateAndKill() error {
 	h.hold()
 	h.Network.Heal()
 	return h.Node(ids[1]).Launch()
+}
+
+// clockMove is how far a clock jumps: small and large ones are equally likely.
+func (h *Harm) clockMove() time.Duration {
+	spread := math.Log(float64(mostClockMove) / float64(leastClockMove))
+	by := time.Duration(float64(leastClockMove) * math.Exp(h.Random.Float64()*spread))
+	if h.Random.IntN(2) == 0 {
+		return -by
+	}
+	return by
+}
+
+// moveClock sets a clock wrong for a while.
+func (h *Harm) moveClock(choose func() *Node) error {
+	node := choose()
+	if err := node.MoveClock(h.clockMove()); err != nil {
+		return err
+	}
+	h.hold()
+	return node.MoveClock(0)
+}
+
+// strobeClocks has the clocks of all nodes jump together, each by another way, and sets them right.
+func (h *Harm) strobeClocks() error {
+	by := map[*Node]time.Duration{}
+	for _, node := range h.Founders() {
+		by[node] = h.clockMove()
+	}
+	jumps := int((h.HoldMin + h.HoldMax) / 2 / strobeEvery)
+	for jump := range jumps {
+		for _, node := range h.Founders() {
+			off := time.Duration(jump%2) * by[node]
+			if err := node.MoveClock(off); err != nil {
+				return err
+			}
+		}
+		<-time.After(strobeEvery)
+	}
+	var all []error
+	for _, node := range h.Founders() {
+		all = append(all, node.MoveClock(0))
+	}
+	return errors.Join(all...)
 }

@@ -34,6 +34,7 @@ var brokerBinary string
 func TestMain(m *testing.M) {
 	LaunchIfAsked()
 	flushIfAsked()
+	tellTimeIfAsked()
 	flag.Parse()
 	os.Exit(buildAndRun(m))
 }
