@@ -28,10 +28,13 @@ type Harm struct {
 	History *ledger.History
 	// HoldMin and HoldMax bound how long a harm lasts.
 	HoldMin, HoldMax time.Duration
+	// CutPower takes the power from a running node and brings it back: the process is gone, with everything that it had not flushed.
+	// It is nil where the nodes have no volumes of their own.
+	CutPower func(*Node) error
 }
 
-// Nemeses lists all kinds of harm that this machine can do (operations.md 10.5).
-func Nemeses() []Nemesis {
+// Nemeses lists all kinds of harm that this machine can do (operations.md 10.5), with or without those that cut the power.
+func Nemeses(power bool) []Nemesis {
 	kinds := []Nemesis{
 		{"kill the leader", 3, func(h *Harm) error { return h.killed(h.leader) }},
 		{"kill a follower", 3, func(h *Harm) error { return h.killed(h.follower) }},
@@ -62,6 +65,12 @@ func Nemeses() []Nemesis {
 			Nemesis{"move the clock of the leader", 1, func(h *Harm) error { return h.moveClock(h.leader) }},
 			Nemesis{"move a clock", 1, func(h *Harm) error { return h.moveClock(h.anyone) }},
 			Nemesis{"clocks that jump back and forth", 1, (*Harm).strobeClocks})
+	}
+	if power {
+		kinds = append(kinds,
+			Nemesis{"cut the power of the leader", 3, func(h *Harm) error { return h.powerCut(h.leader()) }},
+			Nemesis{"cut the power of a follower", 3, func(h *Harm) error { return h.powerCut(h.follower()) }},
+			Nemesis{"cut the power of all", 1, func(h *Harm) error { return h.powerCut(h.Founders()...) }})
 	}
 	return kinds
 }
@@ -121,6 +130,22 @@ func (h *Harm) killed(choose func() *Node) error {
 	node.Kill()
 	h.hold()
 	return node.Launch()
+}
+
+func (h *Harm) powerCut(nodes ...*Node) error {
+	for _, node := range nodes {
+		if err := h.CutPower(node); err != nil {
+			return fmt.Errorf("cut the power of node %d: %w", node.ID, err)
+		}
+	}
+	if len(nodes) == 1 {
+		h.hold()
+	}
+	var all []error
+	for _, node := range nodes {
+		all = append(all, node.Launch())
+	}
+	return errors.Join(all...)
 }
 
 func (h *Harm) killAll() error {

@@ -25,6 +25,7 @@ var (
 	duration = flag.Duration("duration", 8*time.Second, "how long a consistency workload lasts")
 	nemeses  = flag.String("nemesis", "", "the nemesis of the consistency workloads; empty takes one after the other")
 	given    = flag.String("queen", "", "path of the broker binary to test; empty builds the checkout")
+	power    = flag.Bool("power", false, "let the nemeses of the consistency workloads cut the power; needs root and loop devices")
 	keep     = flag.Bool("keep", false, "keep the directories of failed runs")
 )
 
@@ -83,6 +84,8 @@ type scene struct {
 	stalls  *Stalls
 	bursts  int
 	dir     string
+	// cutPower is that of a Harm.
+	cutPower func(*Node) error
 	// expected are phrases of ERROR lines that the scenario provokes.
 	expected []string
 }
@@ -95,7 +98,9 @@ type stage struct {
 	envOf  map[uint64]map[string]string
 	// flushes puts the flushes of the nodes under control.
 	flushes bool
-	plan    workload.Plan // workload.Steady
+	// power gives each node a volume of its own.
+	power bool
+	plan  workload.Plan // workload.Steady
 	// every is the pace of the pulse, 25 ms: the 40 writes per second of operations.md 10.1.
 	every time.Duration
 }
@@ -132,6 +137,9 @@ func open(t *testing.T, name string, on stage, seed uint64) *scene {
 	}
 	s := &scene{T: t, record: NewRecord(name, seed), random: rand.New(rand.NewPCG(seed, 7)), plan: on.plan}
 	s.dir = directory(t)
+	if on.power {
+		on.envOf = s.powered(on.nodes, seed)
+	}
 	var err error
 	s.Cluster, err = Start(Options{Binary: brokerBinary, Dir: s.dir, Nodes: on.nodes, Spares: on.spares, Env: on.env, EnvOf: on.envOf, Flushes: on.flushes})
 	s.must(err)

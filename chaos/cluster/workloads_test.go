@@ -30,7 +30,7 @@ const recoversWithin = 30 * time.Second
 func TestWorkloads(t *testing.T) {
 	for _, one := range consistency {
 		t.Run(one.name, func(t *testing.T) {
-			on := stage{plan: one.plan(), nodes: sized(5, 3), every: -1, flushes: true, env: map[string]string{
+			on := stage{plan: one.plan(), nodes: sized(5, 3), every: -1, flushes: true, power: *power, env: map[string]string{
 				"QUEEN_RAFT_LOG_KEEP": "16", "QUEEN_RAFT_PURGE_HOLD_S": "5",
 			}}
 			play(t, "TestWorkloads/"+one.name, on, func(s *scene) {
@@ -47,11 +47,11 @@ func TestWorkloads(t *testing.T) {
 func (s *scene) torment(name string, lasting time.Duration) {
 	s.Helper()
 	nodes := len(s.Founders())
-	kinds := slices.DeleteFunc(Nemeses(), func(n Nemesis) bool { return n.Voters > nodes || name != "" && n.Name != name })
+	kinds := slices.DeleteFunc(Nemeses(s.cutPower != nil), func(n Nemesis) bool { return n.Voters > nodes || name != "" && n.Name != name })
 	if len(kinds) == 0 {
 		s.Fatalf("there is no nemesis %q for %d nodes", name, nodes)
 	}
-	harm := &Harm{Cluster: s.Cluster, Random: s.random, History: s.history, HoldMin: 500 * time.Millisecond, HoldMax: sized(10*time.Second, 3*time.Second)}
+	harm := &Harm{Cluster: s.Cluster, Random: s.random, History: s.history, HoldMin: 500 * time.Millisecond, HoldMax: sized(10*time.Second, 3*time.Second), CutPower: s.cutPower}
 	var done []string
 	for end := s.now() + lasting; s.now() < end || len(done) == 0; {
 		nemesis := kinds[s.random.IntN(len(kinds))]

@@ -284,6 +284,31 @@ func TestTooManyOpenCallsAreUndecidedNotAccepted(t *testing.T) {
 	}
 }
 
+// TestManyUnseenClaimsAreDecided: each of forty pops without an answer may have claimed or not, at any time that follows.
+func TestManyUnseenClaimsAreDecided(t *testing.T) {
+	const unseen = 40
+	story := func(attempt int) *story {
+		s := newStory()
+		s.books.Lives = nil
+		for i := range unseen {
+			s.books.Pops = append(s.books.Pops, Pop{Span: between(161, 162+i%7), Outcome: Unknown, Queue: "q", Group: "g", Lease: storyLease})
+		}
+		s.delivers("L2", func(p *Pop) { *p = pop(between(170, 180), "L2", attempt, 2, 3) })
+		s.delivers("L3", func(p *Pop) { *p = pop(between(210, 220), "L3", attempt+1, 2, 3) })
+		return s
+	}
+	for _, attempt := range []int{1, 2, unseen / 2, unseen + 1} {
+		s := story(attempt)
+		for _, violation := range Check(s.books, s.state) {
+			t.Errorf("attempt %d: %v", attempt, violation)
+		}
+	}
+	s := story(unseen + 2)
+	if found := Check(s.books, s.state); len(found) == 0 || found[0].Rule != "cursor" {
+		t.Errorf("one attempt too many: got %v", found)
+	}
+}
+
 func TestFindingShowsWhatHappenedToTheCursor(t *testing.T) {
 	s := newStory()
 	s.delivers("L3", func(p *Pop) { *p = pop(between(210, 220), "L3", 3, 2, 3) })

@@ -78,13 +78,16 @@ func (c cursor) begun(by claim) cursor {
 	return c
 }
 
-// claimedUnseen applies a claim that nobody received. Its size is unknown and does not matter.
-func (c cursor) claimedUnseen(by claim) (cursor, string) {
-	if c.leaseID != "" && by.span.End < c.expiresMin {
+// claimedUnseen applies a claim that nobody received, at the latest at an instant. Its size is unknown and does not matter. Nor does its
+// lease, under which nobody can ack: it may be handed back at any time. So all claims of this kind have the same effect, which
+// search relies on.
+func (c cursor) claimedUnseen(latest time.Duration) (cursor, string) {
+	if c.leaseID != "" && latest < c.expiresMin {
 		return c, "the lease " + c.leaseID + " is live until " + show(c.expiresMin)
 	}
-	by.leaseID, by.last = unseenLease, none
-	return c.begun(by), ""
+	c = c.begun(claim{leaseID: unseenLease, last: none})
+	c.expiresMin, c.expiresMax = 0, 0
+	return c, ""
 }
 
 // settlement is the part of an ack call that concerns one (partition, group).

@@ -20,6 +20,8 @@ const (
 type step struct {
 	span     Span
 	optional bool
+	// unseen marks optional steps that all have the same effect, and are possible the longer the later they end.
+	unseen bool
 	// apply gives the states that the step may lead to; without any, the reason says why.
 	apply func(cursor) (after []cursor, reason string)
 	label string
@@ -97,8 +99,7 @@ func (s *search) end(slot int) (reasons string, decided bool) {
 		if s.steps[s.slots[slot]].optional {
 			survivors[configuration{at.cursor, at.taken}] = struct{}{}
 		}
-		for open := s.used &^ at.taken; open != 0; open &= open - 1 {
-			other := bits.TrailingZeros64(open)
+		for _, other := range s.candidates(at) {
 			after, reason := s.steps[s.slots[other]].apply(at.cursor)
 			if other == slot && reason != "" {
 				refusals[reason] = struct{}{}
@@ -118,6 +119,32 @@ func (s *search) end(slot int) (reasons string, decided bool) {
 	s.possible = survivors
 	s.used &^= bit
 	return strings.Join(slices.Sorted(maps.Keys(refusals)), "; or "), true
+}
+
+// candidates lists the open steps that may take effect next. Of those that are unseen it gives the one that ends first of all that are
+// possible: whatever another one could do now, this one can do as well, and the other one can do later what this one could. Without
+// that, each of them would double the configurations.
+func (s *search) candidates(at configuration) []int {
+	var slots []int
+	first, firstEnd := -1, time.Duration(0)
+	for open := s.used &^ at.taken; open != 0; open &= open - 1 {
+		slot := bits.TrailingZeros64(open)
+		step := s.steps[s.slots[slot]]
+		if !step.unseen {
+			slots = append(slots, slot)
+			continue
+		}
+		if first >= 0 && firstEnd <= step.span.End {
+			continue
+		}
+		if after, _ := step.apply(at.cursor); len(after) > 0 {
+			first, firstEnd = slot, step.span.End
+		}
+	}
+	if first >= 0 {
+		slots = append(slots, first)
+	}
+	return slots
 }
 
 // context lists what happened to the cursor around a step.

@@ -112,14 +112,13 @@ func popSteps(books Books, pop Pop, logs shelves) map[Reader]step {
 		read(dark, true)
 	case pop.Outcome == Unknown:
 		span := Span{pop.Start, books.effectEnd(pop.Span, popGrace)}
-		by := claim{span: span, lease: pop.Lease}
 		for partition := range logs {
 			if partition.Queue != pop.Queue {
 				continue
 			}
 			steps[Reader{partition, pop.Group}] = step{
-				span: span, optional: true, label: "pop without an answer",
-				apply: func(c cursor) ([]cursor, string) { return one(c.claimedUnseen(by)) },
+				span: span, optional: true, unseen: true, label: "pop without an answer",
+				apply: func(c cursor) ([]cursor, string) { return one(c.claimedUnseen(span.End)) },
 			}
 		}
 	}

@@ -18,8 +18,8 @@ const (
 	popWaitMs    = 1000
 	popBatch     = 60
 	popPartition = 3
-	// popRetryAfter is the pause of a consumer after a pop that was cut off.
-	popRetryAfter = 250 * time.Millisecond
+	// retryAfter is the pause of a client after a call that was cut off.
+	retryAfter = 300 * time.Millisecond
 	// lateBy is how long after the end of a lease a late ack is sent: longer than the hold for leases of an earlier term.
 	lateBy = time.Second
 )
@@ -51,7 +51,7 @@ func (c *consumer) run(ctx context.Context) {
 		}
 		batches, outcome := c.load.pop(popping, c.via, c.queue, c.group, query)
 		leave()
-		if outcome != ledger.Done && !pause(ctx, popRetryAfter) {
+		if outcome != ledger.Done && !pause(ctx, retryAfter) {
 			return
 		}
 		if len(batches) > 1 && c.random.IntN(3) == 0 {
@@ -159,7 +159,7 @@ func (c *consumer) settleInTransaction(ctx context.Context, b batch) {
 				TransactionID: fmt.Sprintf("%s-%s-%d", c.group, b.messages[0].TransactionID, i),
 			}
 		}
-		if !c.load.gate.Pass(ctx) {
+		if tries > 0 && !pause(ctx, retryAfter) || !c.load.gate.Pass(ctx) {
 			return
 		}
 		outcome = c.load.transaction(c.via, c.group, b, statuses, append([]ledger.PushItem(nil), pushes...))
@@ -171,7 +171,7 @@ func (c *consumer) settleInTransaction(ctx context.Context, b batch) {
 func (c *consumer) ack(ctx context.Context, b batch, statuses []string) {
 	outcome := ledger.Unknown
 	for tries := 0; outcome == ledger.Unknown && tries <= resendLimit; tries++ {
-		if tries > 0 && c.random.IntN(10) < 2 || !c.load.gate.Pass(ctx) {
+		if tries > 0 && (c.random.IntN(10) < 2 || !pause(ctx, retryAfter)) || !c.load.gate.Pass(ctx) {
 			return
 		}
 		outcome = c.load.ack(c.via, c.group, b, statuses)

@@ -42,7 +42,7 @@ func (p *producer) run(ctx context.Context) {
 		outcome := p.load.push(p.via, items)
 		// A client resends what was cut off, under the same txids; some give up. The attempt has tokens of its own.
 		for resends := 0; outcome == ledger.Unknown && resends < resendLimit && p.random.IntN(10) < 8; resends++ {
-			if !p.load.gate.Pass(ctx) {
+			if !pause(ctx, retryAfter) || !p.load.gate.Pass(ctx) {
 				return
 			}
 			outcome = p.load.push(p.via, p.again(items))
