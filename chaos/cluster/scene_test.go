@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -367,18 +366,6 @@ func directory(t *testing.T) string {
 		_ = os.RemoveAll(dir)
 	})
 	return dir
-}
-
-// with adds variables to an environment.
-func with(env map[string]string, more ...string) map[string]string {
-	all := maps.Clone(env)
-	if all == nil {
-		all = map[string]string{}
-	}
-	for i := 0; i < len(more); i += 2 {
-		all[more[i]] = more[i+1]
-	}
-	return all
 }
 
 // sized gives the size of the specification, or a short one for the everyday run.

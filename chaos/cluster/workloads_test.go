@@ -78,11 +78,17 @@ func (s *scene) readAll() (stop func()) {
 	reading.Go(func() {
 		var seen map[ledger.Partition]ledger.Log
 		before := "nobody"
+		known := map[uint64]map[ledger.Partition]ledger.Log{} // what each node has shown itself
 		for ctx.Err() == nil {
 			nodes := s.Founders()
 			node := nodes[random.IntN(len(nodes))]
 			books := s.history.Books()
-			logs, err := workload.ReadLogs(node.Client().WithTimeout(giveUpAfter), s.plan, nil)
+			from := known[node.ID]
+			if random.IntN(rereadOneIn) == 0 {
+				from = nil
+			}
+			logs, err := workload.ReadLogs(node.Client().WithTimeout(giveUpAfter), s.plan, from)
+			known[node.ID] = logs // after an error everything is read again
 			if err != nil {
 				if !wait(pollEvery, ctx.Done()) {
 					return
@@ -106,6 +112,9 @@ func (s *scene) readAll() (stop func()) {
 		s.record.Set("reads", reads)
 	}
 }
+
+// rereadOneIn is how many reads go on from what a node has shown before to one that reads everything again.
+const rereadOneIn = 8
 
 // shrunk finds logs that are shorter than what another read has seen before: reads are linearizable on every node.
 func shrunk(node string, seen, logs map[ledger.Partition]ledger.Log) []ledger.Violation {
