@@ -80,6 +80,7 @@ func get(t *testing.T, url string) string {
 }
 
 func TestLocalClusterStartsWhatDoesNotRun(t *testing.T) {
+	t.Parallel()
 	p := newStandins(t, "ready")
 	must(t, p, "start")
 	first := pids(t, p)
@@ -104,6 +105,7 @@ func TestLocalClusterStartsWhatDoesNotRun(t *testing.T) {
 }
 
 func TestLocalClusterGivesNodesTheirSettings(t *testing.T) {
+	t.Parallel()
 	p := newStandins(t, "ready", "LOG_LEVEL=debug", "QUEEN_STORE_CACHE_MB=64", "QUEEN_RAFT_NODE_ID=9")
 	must(t, p, "start")
 	token, err := os.ReadFile(filepath.Join(p.directory, "token"))
@@ -143,6 +145,7 @@ func TestLocalClusterGivesNodesTheirSettings(t *testing.T) {
 }
 
 func TestLocalClusterStopsInOrder(t *testing.T) {
+	t.Parallel()
 	p := newStandins(t, "ready")
 	must(t, p, "start")
 	first := pids(t, p)
@@ -168,6 +171,7 @@ func TestLocalClusterStopsInOrder(t *testing.T) {
 }
 
 func TestLocalClusterPausesAndResumes(t *testing.T) {
+	t.Parallel()
 	p := newStandins(t, "ready")
 	must(t, p, "start")
 	must(t, p, "pause", "2")
@@ -182,6 +186,7 @@ func TestLocalClusterPausesAndResumes(t *testing.T) {
 }
 
 func TestLocalClusterKillsWhatDoesNotStop(t *testing.T) {
+	t.Parallel()
 	p := newStandins(t, "stubborn", "CLUSTER_STOP_WITHIN_S=1")
 	must(t, p, "start")
 	if output := must(t, p, "stop"); strings.Count(output, "did not stop within 1 s: killed") != nodeCount {
@@ -194,6 +199,7 @@ func TestLocalClusterKillsWhatDoesNotStop(t *testing.T) {
 
 // TestLocalClusterLeavesStrangersAlone gives it the process id of somebody else, as an old file does after a reboot.
 func TestLocalClusterLeavesStrangersAlone(t *testing.T) {
+	t.Parallel()
 	p := newStandins(t, "ready")
 	stranger := exec.Command("sleep", "600")
 	if err := stranger.Start(); err != nil {
@@ -223,6 +229,7 @@ func TestLocalClusterLeavesStrangersAlone(t *testing.T) {
 }
 
 func TestLocalClusterSaysWhyANodeDidNotStart(t *testing.T) {
+	t.Parallel()
 	refusing := newStandins(t, "refusing")
 	refuses(t, refusing, "FATAL: QUEEN_RAFT_PEERS: not today", "start")
 	refuses(t, refusing, "node 1 has exited; its log is "+filepath.Join(refusing.home(1), "queen.log"), "start")
@@ -235,6 +242,7 @@ func TestLocalClusterSaysWhyANodeDidNotStart(t *testing.T) {
 }
 
 func TestLocalClusterRefusesWrongUse(t *testing.T) {
+	t.Parallel()
 	p := newStandins(t, "ready")
 	for _, command := range []string{"kill", "pause", "resume", "restart"} {
 		refuses(t, p, "which node?", command)
@@ -252,6 +260,7 @@ func TestLocalClusterRefusesWrongUse(t *testing.T) {
 }
 
 func TestLocalClusterFollowsLogs(t *testing.T) {
+	t.Parallel()
 	p := newStandins(t, "ready")
 	must(t, p, "start")
 	command := exec.Command(p.script, "logs", "2")
@@ -283,6 +292,7 @@ func TestLocalClusterFollowsLogs(t *testing.T) {
 }
 
 func TestLocalClusterWipesItsOwn(t *testing.T) {
+	t.Parallel()
 	p := newStandins(t, "ready")
 	must(t, p, "start")
 	left, err := p.Remove()
@@ -306,6 +316,7 @@ func TestLocalClusterWipesItsOwn(t *testing.T) {
 
 // TestGuardRemovesTheNodes ends the pipe as the end of the test process does.
 func TestGuardRemovesTheNodes(t *testing.T) {
+	t.Parallel()
 	p := newStandins(t, "ready")
 	must(t, p, "start")
 	if err := p.guard.end(); err != nil {

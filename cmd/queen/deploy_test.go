@@ -2,8 +2,11 @@ package main
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // TestSystemdUnitKeepsItsPromises holds the unit against operations 1.3.
@@ -30,5 +33,45 @@ func TestSystemdUnitKeepsItsPromises(t *testing.T) {
 	}
 	if !strings.HasPrefix(directives["StateDirectory"], "queen") {
 		t.Errorf("StateDirectory=%s, want queen", directives["StateDirectory"])
+	}
+}
+
+// TestTasksCallWhatIsThere reads Taskfile.yml: every script that a task calls is there and executable, every task says what it does.
+func TestTasksCallWhatIsThere(t *testing.T) {
+	text, err := os.ReadFile("../../Taskfile.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Tasks map[string]struct {
+			Desc string   `yaml:"desc"`
+			Deps []string `yaml:"deps"`
+			Cmds []string `yaml:"cmds"`
+		} `yaml:"tasks"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	scripts := 0
+	for name, task := range file.Tasks {
+		if task.Desc == "" || len(task.Cmds) == 0 {
+			t.Errorf("task %s: description %q, commands %v", name, task.Desc, task.Cmds)
+		}
+		for _, other := range task.Deps {
+			if _, found := file.Tasks[other]; !found {
+				t.Errorf("task %s needs the task %s, which is not there", name, other)
+			}
+		}
+		for _, command := range task.Cmds {
+			for _, script := range regexp.MustCompile(`^(?:deploy|\.ci)/\S+`).FindAllString(command, -1) {
+				scripts++
+				if info, err := os.Stat("../../" + script); err != nil || info.Mode()&0o100 == 0 {
+					t.Errorf("task %s calls %s: %v", name, script, err)
+				}
+			}
+		}
+	}
+	if scripts == 0 {
+		t.Error("no task calls a script")
 	}
 }
