@@ -5,7 +5,6 @@
 //
 //  1. Every step of the README is performed, in its order and under its title; a test compares the two.
 //  2. Nothing is left behind, also when the test process is killed: a guard removes the nodes then.
-//  3. It is skipped in one case only: a node has refused to start because its build has no clusters.
 //
 // Measured times are held against the README times the flag -patience, since other tests may share the machine; -patience 1
 // asserts the README as it stands. The tests of deploy/local/cluster itself are here too; they run it on a small stand-in

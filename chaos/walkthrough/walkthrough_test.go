@@ -22,8 +22,6 @@ type tour struct {
 	held    harness.Message // what the last pop delivered
 	stopped int             // the leader that was stopped in step 6
 	stored  []string        // transaction ids of everything that was pushed, in order
-	// alone is set when a node has refused to start because its build has no clusters.
-	alone bool
 }
 
 // step is one row of operations 1.4, under its title in the README.
@@ -49,9 +47,6 @@ func steps() []step {
 	}
 }
 
-// unsupported is how a build without clusters refuses to start; with it the walkthrough has nothing to show (promise 3).
-const unsupported = "FATAL: QUEEN_RAFT_PEERS: this build does not support clusters yet"
-
 func TestWalkthrough(t *testing.T) {
 	w := &tour{fleet: newFleet(t)}
 	for node := 1; node <= nodeCount; node++ {
@@ -72,20 +67,13 @@ func TestWalkthrough(t *testing.T) {
 		if !walked {
 			return // the next steps build on this one
 		}
-		if w.alone {
-			t.Skip("the nodes say: " + unsupported)
-		}
 	}
 }
 
 func (w *tour) start(t *testing.T) {
 	began := time.Now()
-	err := w.fleet.Up()
-	if err != nil {
-		if w.alone = w.withoutClusters(); !w.alone {
-			t.Fatal(err)
-		}
-		return
+	if err := w.fleet.Up(); err != nil {
+		t.Fatal(err)
 	}
 	within(t, "start of three nodes", time.Since(began), 8*time.Second)
 	for node := 1; node <= nodeCount; node++ {
@@ -93,16 +81,6 @@ func (w *tour) start(t *testing.T) {
 			t.Errorf("node %d: %+v", node, health)
 		}
 	}
-}
-
-// withoutClusters tells whether a node has refused to start because its build has no clusters.
-func (w *tour) withoutClusters() bool {
-	for node := 1; node <= nodeCount; node++ {
-		if log, err := w.fleet.Log(node); err == nil && strings.Contains(log, unsupported) {
-			return true
-		}
-	}
-	return false
 }
 
 func (w *tour) whoLeads(t *testing.T) {
