@@ -18,7 +18,7 @@ func (n *Node) openStorage() error {
 		return fmt.Errorf("open snapshot record: %w", err)
 	}
 	var report *logReport
-	n.log, report, err = openLogStore(&n.options, n.self, &libraryLogger{logger: n.logger, name: "log"})
+	n.log, report, err = openLogStore(&n.options, n.self, newLibraryLogger(n.logger, n.options.Clock, "log"))
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
@@ -107,6 +107,9 @@ func (n *Node) forgetSnapshot(held uint64) error {
 // The library's names in the stable store.
 var keyCurrentTerm = []byte("CurrentTerm")
 
+// firstTerm is the term of the first entry; the first election is for the next one.
+const firstTerm = 1
+
 // form writes the first entry of a new group. It may be repeated after a crash in the middle, which the library's own
 // function cannot.
 func (n *Node) form() error {
@@ -118,7 +121,6 @@ func (n *Node) form() error {
 				Suffrage: raft.Voter, ID: serverID(voter.ID), Address: raft.ServerAddress(voter.Address)})
 		}
 	}
-	const firstTerm = 1
 	term, err := n.log.GetUint64(keyCurrentTerm)
 	if err != nil {
 		return fmt.Errorf("read term: %w", err)

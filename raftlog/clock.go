@@ -47,6 +47,20 @@ func (SystemClock) Monotonic() time.Duration {
 	return time.Duration(running + suspended.Load())
 }
 
+// MonotonicExact is Monotonic for whoever must notice a suspension at once.
+func (c SystemClock) MonotonicExact() time.Duration {
+	lookForSuspension()
+	return c.Monotonic()
+}
+
+// exactly reads the monotonic time of a clock, with every suspension in it.
+func exactly(c Clock) time.Duration {
+	if exact, ok := c.(interface{ MonotonicExact() time.Duration }); ok {
+		return exact.MonotonicExact()
+	}
+	return c.Monotonic()
+}
+
 // lookForSuspension raises suspended. The later of the two readings is subtracted, so what passes between them makes it
 // too small and never too large, and time does not go back when it is corrected.
 func lookForSuspension() {

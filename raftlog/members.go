@@ -77,7 +77,9 @@ const (
 
 // members knows what the nodes of the group have said of themselves, and what follows from it.
 type members struct {
-	node    *Node
+	node *Node
+	// servers is the newest membership in the log.
+	servers func() []raft.Server
 	liveFor time.Duration
 	hold    time.Duration
 
@@ -109,7 +111,7 @@ const longAgo time.Duration = math.MinInt64 / 2
 
 func newMembers(n *Node) *members {
 	return &members{
-		node: n, reports: map[uint64]*report{}, saidAt: longAgo, quorumAt: longAgo,
+		node: n, servers: n.servers, reports: map[uint64]*report{}, saidAt: longAgo, quorumAt: longAgo,
 		liveFor: LiveWithin(n.options.ElectionMs),
 		hold:    time.Duration(n.options.PurgeHoldSeconds) * time.Second,
 	}
@@ -156,7 +158,7 @@ func (m *members) heard(term, id uint64, frame *MemberFrame, asked question) {
 // term: for each voter the sending of the request that it answered, less the age of what it had heard by then (cluster 9).
 func (m *members) quorumLocked(now time.Duration) time.Duration {
 	var at []time.Duration
-	for _, server := range m.node.servers() {
+	for _, server := range m.servers() {
 		if server.Suffrage != raft.Voter {
 			continue
 		}
@@ -258,7 +260,7 @@ func (m *members) memberFrame() *MemberFrame {
 		if n.otherLeader() == leader && n.raft.CurrentTerm() == frame.Term {
 			frame.Leader = leader
 			if !heard.IsZero() {
-				frame.HeardMs = time.Since(heard).Milliseconds()
+				frame.HeardMs = time.Since(heard).Milliseconds() + 1 // rounded up, never down
 			}
 		}
 	}
@@ -276,7 +278,7 @@ func (m *members) keepFromLocked(now time.Duration) uint64 {
 	if m.sent > 0 && now-m.sentAt < sentStateHolds {
 		keep = min(keep, m.sent+1)
 	}
-	for _, server := range m.node.servers() {
+	for _, server := range m.servers() {
 		if server.ID == m.node.self {
 			continue
 		}
@@ -310,7 +312,7 @@ func (m *members) sending(index uint64) {
 
 // fullLocked returns the voter whose disk closes the gate.
 func (m *members) fullLocked(now time.Duration) (id uint64, percent float64) {
-	for _, server := range m.node.servers() {
+	for _, server := range m.servers() {
 		disk := m.node.options.disk()
 		if server.ID != m.node.self {
 			known := m.reports[nodeID(server.ID)]
@@ -369,7 +371,7 @@ func (m *members) states() []MemberState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var states []MemberState
-	for _, server := range m.node.servers() {
+	for _, server := range m.servers() {
 		state := MemberState{
 			ID: nodeID(server.ID), Voter: server.Suffrage == raft.Voter, Address: string(server.Address), LastAckMs: -1}
 		switch known := m.reports[state.ID]; {

@@ -59,8 +59,14 @@ func (p *testPort) Dial(_ context.Context, node uint64, purpose Purpose) (net.Co
 	mine := &testConn{Conn: near, network: n, from: p.node, to: node}
 	theirs := &testConn{Conn: far, network: n, from: p.node, to: node}
 	n.mu.Lock()
-	n.conns[mine], n.conns[theirs] = struct{}{}, struct{}{}
+	cut = n.cut[[2]uint64{p.node, node}] // meanwhile
+	if !cut {
+		n.conns[mine], n.conns[theirs] = struct{}{}, struct{}{}
+	}
 	n.mu.Unlock()
+	if cut {
+		return nil, errors.Join(errCut, near.Close(), far.Close())
+	}
 	n.serving.Go(func() { serve(p.node, theirs) })
 	return mine, nil
 }

@@ -41,6 +41,10 @@ type Node struct {
 	members   *members
 	states    *transfer.Sender
 	exchange  *exchange
+	// handedOver is the last term in which this node has begun to hand leadership over.
+	handedOver atomic.Uint64
+	// votesFrom is the monotonic instant before which this node votes for nobody.
+	votesFrom time.Duration
 	// transferring is held while leadership is handed over.
 	transferring sync.Mutex
 	// links ends the serving of other nodes' links.
@@ -143,6 +147,7 @@ func (n *Node) start() error {
 		n.reads.close()
 		if n.herald != nil {
 			n.herald.close()
+			n.transport.end()
 		}
 		// Shutdown fails never; its future waits for the library's goroutines, and closes the transport.
 		_ = n.raft.Shutdown().Error()
@@ -156,6 +161,7 @@ func (n *Node) start() error {
 	if n.options.Network != nil {
 		n.connect()
 	}
+	n.votesFrom = n.firstVote()
 	n.reads = newReadIndexer(n)
 	n.watchLeaders()
 	close(n.started)
@@ -196,7 +202,7 @@ func (n *Node) startRaft(machine *fsm) error {
 		TrailingLogs:             1 << 62,
 		NoSnapshotRestoreOnStart: true,
 		NotifyCh:                 n.notify,
-		Logger:                   &libraryLogger{logger: n.logger, name: "raft"},
+		Logger:                   newLibraryLogger(n.logger, n.options.Clock, "raft"),
 		PreVoteDisabled:          false,
 		NoLegacyTelemetry:        true,
 		// Needs a log store that keeps the commit index. Ours does not: entries are applied again only after the election.
@@ -213,8 +219,7 @@ func (n *Node) startRaft(machine *fsm) error {
 		}
 		return nil
 	}
-	n.transport = newTransport(&n.options, &libraryLogger{logger: n.logger, name: "raft-net"})
-	n.transport.install, n.transport.base = n.offeredState, n.logBase
+	n.transport = newTransport(n, newLibraryLogger(n.logger, n.options.Clock, "raft-net"))
 	n.raft, err = raft.NewRaft(config, machine, n.log, n.log, n.snapshots, n.transport)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), n.transport.Close())
@@ -282,6 +287,9 @@ func (n *Node) turn(leads bool) {
 		return
 	}
 	term := n.raft.CurrentTerm()
+	if n.transport != nil {
+		n.transport.lead()
+	}
 	n.proposer.lead(term)
 	if n.exchange != nil {
 		n.exchange.lead(term)

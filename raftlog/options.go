@@ -45,6 +45,8 @@ type Options struct {
 	LogKeepEntries    uint64
 	IdleTickMs        int
 	MaxClockSkewMs    int
+	// LeaderLeaseMs is QUEEN_CONSUME_LEADER_LEASE_MS; 0 is its default.
+	LeaderLeaseMs int
 	// Settings are written into every entry that this node proposes.
 	Settings command.Settings
 
@@ -175,6 +177,7 @@ func (o *Options) Validate() error {
 	within("LogKeepEntries", int64(o.LogKeepEntries), 16, 10000000)
 	within("IdleTickMs", int64(o.IdleTickMs), 0, 600000)
 	within("MaxClockSkewMs", int64(o.MaxClockSkewMs), 0, 60000)
+	within("LeaderLeaseMs", int64(o.LeaderLeaseMs), 0, int64(o.ElectionMs)*4/5)
 	within("MaxEntryKeys", int64(o.MaxEntryKeys), 1, 1<<31)
 	within("MaxEntryStateBytes", int64(o.MaxEntryStateBytes), 1, 1<<31)
 	within("bytes of a log file (start from DefaultOptions)", int64(o.fileBytes), 4096, 1<<30)

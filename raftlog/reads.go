@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -16,14 +17,21 @@ type readIndexer struct {
 	raft     *raft.Raft
 	proposer *proposer
 	log      *logStore
+	// leaseHolds tells whether this node is sure to lead in a term without asking; nil in a group without a network.
+	leaseHolds func(term uint64) bool
 	// uplink asks the leader; nil in a group without a network.
 	uplink *uplink
+	// rounds counts the confirmations that the lease did not give.
+	rounds atomic.Uint64
 	// votes asks the voters, when this node leads; leader asks the leader, when it does not.
 	votes, leader rounds
 }
 
 func newReadIndexer(n *Node) *readIndexer {
 	r := &readIndexer{raft: n.raft, proposer: n.proposer, log: n.log, uplink: n.uplink}
+	if n.members != nil {
+		r.leaseHolds = n.members.leaseHolds
+	}
 	r.votes.ask, r.leader.ask = r.askVoters, r.askLeader
 	return r
 }
@@ -70,6 +78,11 @@ func (r *readIndexer) confirm(ctx context.Context, term uint64) (uint64, error) 
 		// Nobody else can be elected without this node: its own word is a majority.
 		return index, nil
 	}
+	if r.leaseHolds != nil && r.leaseHolds(term) && r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term {
+		// The index was read before: what was committed before that, this node has committed.
+		return index, nil
+	}
+	r.rounds.Add(1)
 	round, err := r.votes.wait(ctx)
 	if err == nil && round.term != term {
 		return 0, ErrNotLeader

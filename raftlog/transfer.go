@@ -57,6 +57,7 @@ func (n *Node) TransferTo(ctx context.Context, to uint64) (Transfer, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, transferLimit)
 	defer cancel()
+	n.handedOver.Store(term) // before the library hears of it: from here on no lease holds
 	n.options.fault("transfer.started")
 	n.proposer.hold(ctx)
 	defer n.proposer.unhold()

@@ -29,7 +29,7 @@ const (
 // a vote nor as a contact (cluster 2.6).
 var errGuarded = errors.New("this node takes no part in the group now")
 
-// transport carries the calls of the library. It is the library's own network transport between nodes, with three changes:
+// transport carries the calls of the library. It is the library's own network transport between nodes, with four changes:
 // entries for a node that does not answer wait until it does, since the library would wait longer after each failure; a
 // snapshot never travels through the library; and a guarded node answers with errors.
 type transport struct {
@@ -39,6 +39,12 @@ type transport struct {
 	guarded func() bool
 	// base is the entry behind which this node's log begins: up to there everything is committed and applied here.
 	base func() uint64
+	// started is closed when refusal and takeOverTerm may be asked.
+	started <-chan struct{}
+	// refusal returns why a call of another node is not for the library of this one; nil when it is.
+	refusal func(raft.RPC) error
+	// takeOverTerm is the term in which this node hands leadership over.
+	takeOverTerm func() uint64
 	// install is asked about the snapshot that a leader offers; nil means that everything up to the index is here, durably.
 	install func(leader uint64, index uint64) error
 	calls   chan raft.RPC
@@ -50,11 +56,14 @@ type transport struct {
 	mu sync.Mutex
 	// silent are the nodes that failed to answer, each with a channel that is closed when it answers again.
 	silent map[raft.ServerID]chan struct{}
-	// released is closed when nobody needs to wait for a silent node any more: the term in which this node leads is over.
+	// waits says that this node leads: only then does anybody wait for a silent node. ended says that it never will again.
+	waits, ended bool
+	// released is closed when waits ends.
 	released chan struct{}
 }
 
-func newTransport(o *Options, logger *libraryLogger) *transport {
+func newTransport(n *Node, logger *libraryLogger) *transport {
+	o := &n.options
 	stream := &streamLayer{
 		network: o.Network, self: raft.ServerAddress(o.Address), incoming: make(chan net.Conn), closed: make(chan struct{})}
 	o.Network.Handle(PurposeRaft, stream.serve)
@@ -68,7 +77,8 @@ func newTransport(o *Options, logger *libraryLogger) *transport {
 			MaxRPCsInFlight: raft.DefaultMaxRPCsInFlight,
 			Timeout:         ioTimeout,
 		}),
-		stream: stream, guarded: o.guarded, logger: logger, calls: make(chan raft.RPC), stop: make(chan struct{}),
+		stream: stream, guarded: o.guarded, install: n.offeredState, base: n.logBase, started: n.started, refusal: n.refusal,
+		takeOverTerm: n.handedOver.Load, logger: logger, calls: make(chan raft.RPC), stop: make(chan struct{}),
 		silent: map[raft.ServerID]chan struct{}{}, released: make(chan struct{}),
 	}
 	t.stopped.Go(t.receive)
@@ -88,11 +98,20 @@ func (t *transport) Consumer() <-chan raft.RPC { return t.calls }
 
 // receive passes the calls of other nodes on to the library, save those that are not its business.
 func (t *transport) receive() {
+	select {
+	case <-t.started:
+	case <-t.stop:
+		return
+	}
 	for {
 		select {
 		case call := <-t.NetworkTransport.Consumer():
 			if t.guarded() {
 				call.Respond(nil, errGuarded)
+				continue
+			}
+			if err := t.refusal(call); err != nil {
+				call.Respond(nil, err)
 				continue
 			}
 			switch request := call.Command.(type) {
@@ -156,7 +175,8 @@ func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, 
 // TimeoutNow implements raft.Transport.
 func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, request *raft.TimeoutNowRequest,
 	response *raft.TimeoutNowResponse) error {
-	return overStale(func() error { return t.NetworkTransport.TimeoutNow(id, target, request, response) })
+	marked := takeOver(request, t.takeOverTerm())
+	return overStale(func() error { return t.NetworkTransport.TimeoutNow(id, target, marked, response) })
 }
 
 // overStale repeats a call, which does no harm twice, over the connections that are kept to a node: all of them are dead
@@ -203,10 +223,13 @@ var errNotAwaited = errors.New("the node does not answer, and this node does not
 // awaitNode returns when a node that did not answer can be reached again.
 func (t *transport) awaitNode(id raft.ServerID) error {
 	t.mu.Lock()
-	heard, released := t.silent[id], t.released
+	heard, released, waits := t.silent[id], t.released, t.waits
 	t.mu.Unlock()
-	if heard == nil {
+	switch {
+	case heard == nil:
 		return nil
+	case !waits:
+		return errNotAwaited
 	}
 	select {
 	case <-heard:
@@ -218,16 +241,11 @@ func (t *transport) awaitNode(id raft.ServerID) error {
 	}
 }
 
-// noteSilent begins to look for a node that failed to answer.
+// noteSilent begins to look for a node that failed to answer. The library's goroutines of a term may still fail when it is over.
 func (t *transport) noteSilent(id raft.ServerID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	select {
-	case <-t.stop:
-		return
-	default:
-	}
-	if t.silent[id] == nil {
+	if t.waits && t.silent[id] == nil {
 		t.silent[id] = make(chan struct{})
 		t.stopped.Go(func() { t.probe(id) })
 	}
@@ -260,12 +278,32 @@ func (t *transport) probe(id raft.ServerID) {
 	delete(t.silent, id)
 }
 
+// lead begins a term in which silent nodes are waited for.
+func (t *transport) lead() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waits = !t.ended
+}
+
 // release ends all waiting for silent nodes; called when this node has stopped to lead.
 func (t *transport) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.releaseLocked()
+}
+
+func (t *transport) releaseLocked() {
+	t.waits = false
 	close(t.released)
 	t.released = make(chan struct{})
+}
+
+// end releases whoever waits, for good. The library waits for its goroutines before it closes the transport.
+func (t *transport) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = true
+	t.releaseLocked()
 }
 
 // Close implements raft.WithClose.

@@ -259,6 +259,7 @@ func (n *Node) openLog(context.Context) error {
 	options.LogKeepEntries = uint64(n.config.RaftLogKeep)
 	options.LogCacheBytes = n.config.RaftLogCacheMB << 20
 	options.IdleTickMs = int(n.config.RaftIdleTickMs)
+	options.LeaderLeaseMs = int(n.config.ConsumeLeaderLeaseMs)
 	options.MaxClockSkewMs = int(n.config.RaftMaxClockSkewMs)
 	options.Settings = command.Settings{
 		TxidWindowMinSeconds:   uint32(n.config.RaftTxnWindowMinSeconds),
