@@ -61,7 +61,7 @@ func TestEveryOpcodeHasASample(t *testing.T) {
 	for _, sample := range sampleCommands() {
 		have[sample.command.Op()] = true
 	}
-	for op := OpTermStart; op <= OpTraceSweep; op++ {
+	for op := OpTermStart; op <= OpMembership; op++ {
 		if !have[op] {
 			t.Errorf("opcode %d has no sample command", op)
 		}
@@ -178,6 +178,9 @@ func TestValuesOutsideTheirRangeAreRefused(t *testing.T) {
 		"subscription mode":        Register{Subscription: Subscription{Mode: 4}},
 		"claim seed":               Claim{Parts: []ClaimPart{{Seed: Subscription{Mode: 9}}}},
 		"option zero":              Configure{Changes: []OptionChange{{Key: 0}}},
+		"end of a plan":            Membership{End: PlanDropped + 1},
+		"kind of a plan":           Membership{Begin: &Plan{}},
+		"step of a plan":           Membership{Begin: &Plan{Kind: PlanVoters, Steps: []PlanStep{{Op: StepAddress + 1}}}},
 		"option of a newer format": Configure{Changes: []OptionChange{{Key: OptionRetentionSinkHoldMaxSeconds + 1}}},
 	}
 	for name, c := range cases {

@@ -69,6 +69,8 @@ func (d *decoder) command(op Opcode) (Command, error) {
 		return d.trace(), nil
 	case OpTraceSweep:
 		return TraceSweep{BeforeMicros: d.number(), MaxKeys: d.number32()}, nil
+	case OpMembership:
+		return d.membership(), nil
 	}
 	return nil, fmt.Errorf("read command %d: %w", op, ErrUnknownFormat)
 }

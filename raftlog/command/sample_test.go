@@ -92,6 +92,14 @@ func sampleCommands() []namedCommand {
 		{"trace", Trace{Tenant: tenant, Partition: "300", Txid: "t-1", Group: "workers", EventType: "info", Worker: "queen-1",
 			Names: []string{"order", ""}, Data: []byte(`{"step":1}`)}},
 		{"trace_sweep", TraceSweep{BeforeMicros: 1_700_000_000_000_000, MaxKeys: 2000}},
+		{"membership", Membership{Expect: 300, Format: FormatVersion, Delete: []uint64{2, 300}, End: PlanDone,
+			Put: []Member{
+				{NodeID: 4, Raft: "q4:7400", HTTP: "q4:6632", Incarnation: testUUID(1).String(), BootNonce: "1-0011223344556677",
+					Kinds: FormatVersion, KeyIDs: []string{"ab12cd34", "k2"}},
+				{NodeID: 1, AddedIndex: 2},
+			},
+			Begin: &Plan{ID: 1 << 63, Kind: PlanVoters, Voters: []uint64{1, 3, 4}, Node: 4, Raft: "q4:7400", HTTP: "q4:6632", Force: true,
+				Steps: []PlanStep{{Op: StepPromote, Node: 4}, {Op: StepRemove, Node: 2}}, StartedMs: 1_700_000_000_000}}},
 	}
 }
 
@@ -121,6 +129,15 @@ func drawValue(t *rapid.T, v reflect.Value) {
 		return
 	case *OptionKey:
 		*group = OptionKey(rapid.Uint8Range(1, uint8(OptionRetentionSinkHoldMaxSeconds)).Draw(t, "option"))
+		return
+	case *PlanEnd:
+		*group = PlanEnd(rapid.Uint8Max(uint8(PlanDropped)).Draw(t, "end"))
+		return
+	case *PlanKind:
+		*group = PlanKind(rapid.Uint8Range(uint8(PlanLearner), uint8(PlanRejoin)).Draw(t, "kind"))
+		return
+	case *StepOp:
+		*group = StepOp(rapid.Uint8Range(uint8(StepAdd), uint8(StepAddress)).Draw(t, "op"))
 		return
 	case *AckError:
 		*group = AckError(rapid.Uint8Max(uint8(AckTooManyDeadLetters)).Draw(t, "error"))

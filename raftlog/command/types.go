@@ -28,6 +28,7 @@ const (
 	OpMoveChunks       Opcode = 19
 	OpTrace            Opcode = 20
 	OpTraceSweep       Opcode = 21
+	OpMembership       Opcode = 22
 )
 
 // Command is anything that can be put into an entry. The concrete types are the exported structs of this package.
