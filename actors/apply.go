@@ -47,6 +47,9 @@ type apply struct {
 	// outcomes is the request-id window (I9); nil until it has been loaded again after an entry that was abandoned.
 	outcomes *window.Window
 
+	// membership is what the broker shows of the members table and the plan.
+	membership *membershipBoard
+
 	holds cursor.Holds
 	// lastStamp is the greatest stamp of the entries before the one in execution.
 	lastStamp uint64
@@ -277,6 +280,8 @@ func (a *apply) execute(c command.Command) (command.Result, error) {
 		return a.trace(&c)
 	case command.TraceSweep:
 		return a.sweepTraces(&c)
+	case command.Membership:
+		return a.changeMembership(&c)
 	default:
 		return nil, fmt.Errorf("execute %T: no such command", c)
 	}

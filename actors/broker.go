@@ -13,6 +13,7 @@ import (
 
 	"queen/actors/machine/catalog"
 	"queen/actors/machine/cursor"
+	"queen/actors/machine/membership"
 	window "queen/actors/machine/outcome"
 	"queen/actors/machine/trace"
 	"queen/raftlog/command"
@@ -121,6 +122,8 @@ type Broker struct {
 	guests atomic.Int64
 	// standing counts the pops that may be parked in groups of this node, whoever's they are.
 	standing atomic.Int64
+	// membership is the members table and the plan as applied here.
+	membership membershipBoard
 
 	log     Log
 	started atomic.Bool // log may be used
@@ -152,7 +155,7 @@ func NewBroker(c Config) (*Broker, error) {
 	b.machine = &apply{
 		store: c.Store, system: b.system, directory: b.directory, pending: b.pending, log: c.Log,
 		leases: map[uint64]*Handle{}, groups: b.groups, arrivals: &b.arrivals, rescan: b.rescan, observer: c.Observer,
-		partitions: newPartitions(b.system, partitionsActive), settled: b.settled, served: b.served,
+		partitions: newPartitions(b.system, partitionsActive), settled: b.settled, served: b.served, membership: &b.membership,
 	}
 	b.machine.catalog = b.system.Spawn(KindCatalog, func() Behavior {
 		return &holder[*catalog.Machine]{load: func(r store.Reader) (*catalog.Machine, error) { return catalog.Load(r) }}
@@ -188,6 +191,11 @@ func (b *Broker) load() error {
 		}
 	}
 	b.machine.publishHolds()
+	state, err := membership.Load(view)
+	if err != nil {
+		return err
+	}
+	b.membership.publish(state)
 	if b.machine.outcomes, err = window.Load(view); err != nil {
 		return fmt.Errorf("load outcomes: %w", err)
 	}

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"queen/actors/machine/deadletter"
+	"queen/actors/machine/membership"
 	window "queen/actors/machine/outcome"
 	"queen/actors/machine/trace"
 	"queen/raftlog/command"
@@ -94,6 +95,14 @@ func weigh(c command.Command) (keys, bytes int) {
 		keys, bytes = 4*int(c.MaxKeys), 4*int(c.MaxKeys)*rowBytes
 	case *command.Trace:
 		keys, bytes = weighTrace(c)
+	case *command.Membership:
+		keys, bytes = membership.Keys, 4096+rowBytes*membership.Keys
+		for i := range c.Put {
+			bytes += 1024
+			for _, id := range c.Put[i].KeyIDs {
+				bytes += 6 * len(id)
+			}
+		}
 	case *command.TraceSweep:
 		keys, bytes = int(c.MaxKeys), 2*int(c.MaxKeys)*rowBytes
 	default:

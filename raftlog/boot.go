@@ -54,7 +54,7 @@ func (n *Node) reconcile(report *logReport) error {
 			filepath.Join(n.options.Dir, metaFile), max(held, record.Index))
 	case report.end == 0 && record.Index == held && held > 0:
 		// The state came from another node, and nothing has followed it yet.
-		n.log.noteMembership(raft.Configuration{Servers: record.Servers})
+		n.log.noteMembership(record.MembershipIndex, raft.Configuration{Servers: record.Servers})
 		return nil
 	case report.end < max(held, record.Index):
 		return damaged("%s: the log ends at entry %d, the store holds entry %d",
@@ -74,7 +74,7 @@ func (n *Node) reconcile(report *logReport) error {
 			return err
 		}
 	} else if report.configurationIndex == 0 {
-		n.log.noteMembership(raft.Configuration{Servers: record.Servers})
+		n.log.noteMembership(record.MembershipIndex, raft.Configuration{Servers: record.Servers})
 	}
 	if held == 0 {
 		return nil

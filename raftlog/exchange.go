@@ -94,6 +94,7 @@ func (e *exchange) run(ctx context.Context, term uint64) {
 				cancel()
 				delete(talks, id)
 				e.members.forget(id)
+				e.node.transport.forget(id)
 			}
 		}
 		select {

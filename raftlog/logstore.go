@@ -33,6 +33,8 @@ type logStore struct {
 	stampEnd atomic.Uint64
 	// cache has recent entries while there may be followers that ask for them.
 	cache logCache
+	// noted are the newest memberships in the log.
+	noted membershipLog
 	// soleVoter says that the newest membership in the log has this node as its only voter. It is set before the library
 	// itself learns of that membership, and false when in doubt.
 	soleVoter atomic.Bool
@@ -71,7 +73,7 @@ func openLogStore(o *Options, self raft.ServerID, logger hclog.Logger) (*logStor
 	}
 	store.stampEnd.Store(report.stampEnd)
 	if report.configurationIndex > 0 {
-		store.noteMembership(report.configuration)
+		store.noteMembership(report.configurationIndex, report.configuration)
 	}
 	return store, report, nil
 }
@@ -82,7 +84,8 @@ func (s *logStore) Close() error {
 	return s.WAL.Close()
 }
 
-func (s *logStore) noteMembership(configuration raft.Configuration) {
+func (s *logStore) noteMembership(index uint64, configuration raft.Configuration) {
+	s.noted.add(membership{index, configuration})
 	voters, own := 0, false
 	for _, server := range configuration.Servers {
 		if server.Suffrage == raft.Voter {
@@ -127,7 +130,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 				s.appended(term, number, end)
 			}
 		case raft.LogConfiguration:
-			s.noteMembership(raft.DecodeConfiguration(log.Data))
+			s.noteMembership(log.Index, raft.DecodeConfiguration(log.Data))
 		}
 	}
 	if !s.soleVoter.Load() {
@@ -166,6 +169,7 @@ func (s *logStore) DeleteRange(from, to uint64) error {
 	if to >= last {
 		// The end of the log goes, and perhaps a membership with it.
 		s.soleVoter.Store(false)
+		s.noted.cut(from)
 		s.cache.drop()
 	}
 	if err := s.WAL.DeleteRange(from, to); err != nil {

@@ -458,6 +458,19 @@ func peersOf(states []MemberState, self uint64) []Peer {
 	return peers
 }
 
+// MembersAgeMs is the time since the leader described the members, as Members lists them; 0 on the leader, and before it did.
+func (n *Node) MembersAgeMs() int64 {
+	if n.members == nil || n.proposerTerm() != 0 {
+		return 0
+	}
+	n.members.mu.Lock()
+	defer n.members.mu.Unlock()
+	if n.members.saidAt == longAgo {
+		return 0
+	}
+	return (n.members.now() - n.members.saidAt).Milliseconds()
+}
+
 // DiskGate returns the voter whose data volume closes the gate of the group, 0 while it is open. known is false while no leader
 // says so: then each node judges its own disk.
 func (n *Node) DiskGate() (id uint64, percent float64, known bool) {

@@ -47,6 +47,7 @@ type Node struct {
 	votesFrom time.Duration
 	// transferring is held while leadership is handed over.
 	transferring sync.Mutex
+	handingOver  atomic.Bool
 	// links ends the serving of other nodes' links.
 	links      context.Context
 	closeLinks context.CancelFunc
@@ -223,6 +224,9 @@ func (n *Node) startRaft(machine *fsm) error {
 	n.raft, err = raft.NewRaft(config, machine, n.log, n.log, n.snapshots, n.transport)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), n.transport.Close())
+	}
+	if n.log.soleVoter.Load() {
+		n.transport.takeOver(n.self)
 	}
 	return nil
 }

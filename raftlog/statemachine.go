@@ -226,6 +226,16 @@ func (f *fsm) committedServers() []raft.Server {
 	return f.first
 }
 
+// newest returns the newest membership that was committed here; index 0 when there is none.
+func (f *fsm) newest() membership {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.memberships) == 0 {
+		return membership{}
+	}
+	return f.memberships[len(f.memberships)-1]
+}
+
 // membershipAt returns the membership that was committed at the index.
 func (f *fsm) membershipAt(index uint64) (membership, bool) {
 	f.mu.Lock()

@@ -50,7 +50,11 @@ func (n *Node) TransferTo(ctx context.Context, to uint64) (Transfer, error) {
 	if !n.transferring.TryLock() {
 		return Transfer{}, ErrTransferring
 	}
-	defer n.transferring.Unlock()
+	n.handingOver.Store(true)
+	defer func() {
+		n.handingOver.Store(false)
+		n.transferring.Unlock()
+	}()
 	target, err := n.target(to)
 	if err != nil {
 		return Transfer{}, err

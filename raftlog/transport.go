@@ -133,6 +133,19 @@ func (t *transport) receive() {
 	}
 }
 
+// takeOver makes the only voter of a group stand for election at once, as campaign does without a network.
+func (t *transport) takeOver(self raft.ServerID) {
+	request := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
+		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: []byte(t.stream.self)}}
+	t.stopped.Go(func() {
+		select {
+		// The library answers into a channel that has room for it.
+		case t.calls <- raft.RPC{Command: request, RespChan: make(chan raft.RPCResponse, 1)}:
+		case <-t.stop:
+		}
+	})
+}
+
 // offered answers a leader that has cut its log behind what this node has. State does not travel through the library, which
 // would stop applying meanwhile and cannot resume (cluster 20, note 12).
 func (t *transport) offered(call raft.RPC, request *raft.InstallSnapshotRequest) {
@@ -246,13 +259,14 @@ func (t *transport) noteSilent(id raft.ServerID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.waits && t.silent[id] == nil {
-		t.silent[id] = make(chan struct{})
-		t.stopped.Go(func() { t.probe(id) })
+		heard := make(chan struct{})
+		t.silent[id] = heard
+		t.stopped.Go(func() { t.probe(id, heard) })
 	}
 }
 
 // probe dials a silent node until it answers or the term is over.
-func (t *transport) probe(id raft.ServerID) {
+func (t *transport) probe(id raft.ServerID, heard chan struct{}) {
 	t.mu.Lock()
 	released := t.released
 	t.mu.Unlock()
@@ -260,6 +274,8 @@ func (t *transport) probe(id raft.ServerID) {
 	defer pause.Stop()
 	for answered := false; !answered; {
 		select {
+		case <-heard: // nobody waits any more
+			return
 		case <-pause.C:
 			pause.Reset(probeInterval)
 			if conn, err := t.stream.Dial(raft.ServerAddress(id), ioTimeout); err == nil {
@@ -274,8 +290,22 @@ func (t *transport) probe(id raft.ServerID) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	close(t.silent[id])
-	delete(t.silent, id)
+	t.hearLocked(id, heard)
+}
+
+// hearLocked ends a silence, unless that has been done.
+func (t *transport) hearLocked(id raft.ServerID, heard chan struct{}) {
+	if t.silent[id] == heard && heard != nil {
+		close(heard)
+		delete(t.silent, id)
+	}
+}
+
+// forget ends the waiting for a node that is no member any more.
+func (t *transport) forget(id uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.hearLocked(serverID(id), t.silent[serverID(id)])
 }
 
 // lead begins a term in which silent nodes are waited for.

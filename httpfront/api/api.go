@@ -33,6 +33,8 @@ type Config struct {
 	Settings any
 	// Cipher encrypts the payloads of queues that ask for it.
 	Cipher Cipher
+	// Membership answers the membership routes (cluster 4).
+	Membership Membership
 	// History counts and keeps rows over time; its owner closes it after the server has stopped.
 	History *history.Recorder
 	// GroupLagMaxCursors is QUEEN_METRICS_GROUP_LAG_MAX_CURSORS; SumTenants is QUEEN_METRICS_TENANT_LABEL=false.

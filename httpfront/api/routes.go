@@ -82,6 +82,13 @@ func (a *API) Routes(server *httpfront.Server) []httpfront.Route {
 		{Method: "GET", Pattern: "/api/v1/raft/status", Level: readOnly, Handler: on(a.raftStatus), Early: true},
 		{Method: "GET", Pattern: "/api/v1/raft/members", Level: readOnly, Handler: on(a.raftMembers), Early: true},
 		{Method: "GET", Pattern: "/api/v1/raft/liveness", Level: readOnly, Handler: on(a.raftLiveness), Early: true},
+		{Method: "GET", Pattern: "/api/v1/system/raft/membership", Level: admin, Handler: on(a.membership), Early: true},
+		{Method: "POST", Pattern: "/api/v1/system/raft/membership/learners", Level: admin, Handler: on(a.addLearner), Early: true},
+		{Method: "POST", Pattern: "/api/v1/system/raft/membership/promote", Level: admin, Handler: on(a.promote), Early: true},
+		{Method: "PUT", Pattern: "/api/v1/system/raft/membership/voters", Level: admin, Handler: on(a.setVoters), Early: true},
+		{Method: "PUT", Pattern: "/api/v1/system/raft/membership/members/:id", Level: admin, Handler: on(a.setAddress), Early: true},
+		{Method: "DELETE", Pattern: "/api/v1/system/raft/membership/members/:id", Level: admin, Handler: on(a.removeMember), Early: true},
+		{Method: "POST", Pattern: "/api/v1/system/raft/transfer", Level: admin, Handler: on(a.transfer), Early: true},
 		{Method: "GET", Pattern: "/health", Level: public, Handler: on(a.health), Head: true, Early: true},
 		// Open by default, by JWT_SKIP_PATHS: an operator may close them (operations 6.4).
 		{Method: "GET", Pattern: "/metrics", Level: readOnly, Handler: on(a.metrics), Head: true, Early: true},

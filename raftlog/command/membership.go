@@ -52,9 +52,8 @@ const (
 	StepAdd     StepOp = 1
 	StepPromote StepOp = 2
 	StepDemote  StepOp = 3
-	StepReset   StepOp = 4
-	StepRemove  StepOp = 5
-	StepAddress StepOp = 6
+	StepRemove  StepOp = 4
+	StepAddress StepOp = 5
 )
 
 // PlanEnd is how a plan ended.

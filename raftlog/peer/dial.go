@@ -13,7 +13,10 @@ import (
 // while another one is left; an address where another node answers counts as one where nobody does. A finding about this
 // node or the other is a *RefusedError in the chain, ErrRetry means that the peer cannot serve the purpose yet.
 func (n *Network) Dial(ctx context.Context, id uint64, purpose Purpose, group int) (*Conn, error) {
-	addresses := n.options.Addresses(id)
+	return n.dialAny(ctx, id, purpose, group, n.options.Addresses(id))
+}
+
+func (n *Network) dialAny(ctx context.Context, id uint64, purpose Purpose, group int, addresses []string) (*Conn, error) {
 	if len(addresses) == 0 {
 		return nil, fmt.Errorf("reach node %d: %w", id, ErrNoAddress)
 	}
@@ -43,7 +46,16 @@ func (n *Network) Dial(ctx context.Context, id uint64, purpose Purpose, group in
 
 // Call sends one request over a connection of its own and returns the answer, of at most 16 MiB.
 func (n *Network) Call(ctx context.Context, id uint64, purpose Purpose, request []byte) ([]byte, error) {
-	conn, err := n.Dial(ctx, id, purpose, 0)
+	return n.call(ctx, id, purpose, request, n.options.Addresses(id))
+}
+
+// CallAt is Call with a node that is expected at one address.
+func (n *Network) CallAt(ctx context.Context, id uint64, address string, purpose Purpose, request []byte) ([]byte, error) {
+	return n.call(ctx, id, purpose, request, []string{address})
+}
+
+func (n *Network) call(ctx context.Context, id uint64, purpose Purpose, request []byte, addresses []string) ([]byte, error) {
+	conn, err := n.dialAny(ctx, id, purpose, 0, addresses)
 	if err != nil {
 		return nil, err
 	}
@@ -194,6 +206,9 @@ func (n *Network) initiateVerdict(conn *Conn, wanted uint64, self *Hello) error 
 	}
 	if err := clearDeadline(conn.raw); err != nil {
 		return errors.Join(err, conn.Close())
+	}
+	if n.options.Reached != nil && conn.Verdict == OK && conn.Judged == OK {
+		n.options.Reached(wanted, conn.Address)
 	}
 	return nil
 }

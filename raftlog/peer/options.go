@@ -53,6 +53,8 @@ type Options struct {
 	// Met is told of every handshake in which both sides proved to know the token, whether its connection is carried or
 	// not: theirs is the peer's verdict on this node, ours this node's on the peer. Nil does nothing.
 	Met func(remote Hello, theirs, ours Verdict)
+	// Reached is told at which address a node was reached, when both sides accept each other. Nil does nothing.
+	Reached func(id uint64, address string)
 	// Refused counts refusals: queen_raft_peer_refused_total. The peer is 0 when an unknown one calls. Nil does nothing.
 	Refused func(peer uint64, reason string)
 	// Clock is the monotonic clock.

@@ -69,6 +69,17 @@ func (r *Router) Handle(kind string, serve func(remote Hello, body []byte) ([]by
 
 // Ask sends a request to a node and returns the body of its answer. An error of its handler is a *RemoteError.
 func (r *Router) Ask(ctx context.Context, id uint64, kind string, body []byte) ([]byte, error) {
+	return r.ask(id, kind, body, func(request []byte) ([]byte, error) { return r.network.Call(ctx, id, r.purpose, request) })
+}
+
+// AskAt is Ask with a node that is expected at one address.
+func (r *Router) AskAt(ctx context.Context, id uint64, address, kind string, body []byte) ([]byte, error) {
+	return r.ask(id, kind, body, func(request []byte) ([]byte, error) {
+		return r.network.CallAt(ctx, id, address, r.purpose, request)
+	})
+}
+
+func (r *Router) ask(id uint64, kind string, body []byte, call func(request []byte) ([]byte, error)) ([]byte, error) {
 	request, err := json.Marshal(routerRequest{Kind: kind, Body: body})
 	if err != nil {
 		return nil, fmt.Errorf("ask node %d: encode %s: %w", id, kind, err)
@@ -76,7 +87,7 @@ func (r *Router) Ask(ctx context.Context, id uint64, kind string, body []byte) (
 	if len(request) > maxRequestBytes {
 		return nil, fmt.Errorf("ask node %d: %s of %d bytes: %w", id, kind, len(request), ErrFrameTooLarge)
 	}
-	frame, err := r.network.Call(ctx, id, r.purpose, request)
+	frame, err := call(request)
 	if err != nil {
 		return nil, fmt.Errorf("ask node %d for %s: %w", id, kind, err)
 	}

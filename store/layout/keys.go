@@ -70,6 +70,8 @@ const (
 	FamilyTraceNameSeen Family = 'v'
 	// FamilyTraceNameCount: tenant -> how many trace names it has.
 	FamilyTraceNameCount Family = 'V'
+	// FamilyMember: node id -> row of the members table.
+	FamilyMember Family = 'M'
 	// FamilyBucket: bucket id -> bytes and live chunks of the bucket. Written by the store alone.
 	FamilyBucket Family = 'b'
 )
@@ -248,6 +250,12 @@ func TraceNamesSeen(tenant uuid.UUID) []byte {
 func TraceNameCount(tenant uuid.UUID) []byte {
 	return append([]byte{FamilyTraceNameCount}, tenant[:]...)
 }
+
+// Member is the key of a row of the members table.
+func Member(node uint64) []byte { return ids(FamilyMember, node) }
+
+// Members is the prefix of the members table, in the order of the ids.
+func Members() []byte { return []byte{FamilyMember} }
 
 // Bucket is the key of a bucket row.
 func Bucket(bucket uint32) []byte { return ids(FamilyBucket, uint64(bucket)) }

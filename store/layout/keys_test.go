@@ -74,6 +74,8 @@ func TestGoldenKeys(t *testing.T) {
 		{"TraceNameSeen", TraceNameSeen(id, 1, 2), "v" + lease + "fffffffffffffffe" + two},
 		{"TraceNamesSeen", TraceNamesSeen(id), "v" + lease},
 		{"TraceNameCount", TraceNameCount(id), "V" + lease},
+		{"Member", Member(1), "M" + one},
+		{"Members", Members(), "M"},
 		{"Bucket", Bucket(1), "b" + one},
 	}
 	pinned := map[string]bool{"LastNumber": true}

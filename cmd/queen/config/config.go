@@ -198,5 +198,6 @@ func (c *Config) Self() (Peer, bool) {
 	return Peer{}, false
 }
 
-// oneVoter tells whether the peer list makes this node the only voter, which allows shorter raft times (cluster 1.4).
-func (c *Config) oneVoter() bool { return len(c.RaftPeers) <= 1 }
+// oneVoter tells whether this node stays the only voter, which allows shorter raft times (cluster 1.4). A node that lists itself
+// has a raft port: it may grow to a cluster, or join one, and then needs the times of a cluster (cluster 4.5).
+func (c *Config) oneVoter() bool { return len(c.RaftPeers) == 0 }

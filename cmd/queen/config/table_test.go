@@ -210,7 +210,7 @@ func TestDefaultsThatFollowOtherSettings(t *testing.T) {
 		{[]string{three, token, "QUEEN_RAFT_ELECTION_MS=5000"}, "QUEEN_CONSUME_LEADER_LEASE_MS", "400"},
 		{[]string{three, token, "QUEEN_RAFT_NODE_ID=2"}, "QUEEN_RAFT_LISTEN", "0.0.0.0:7401"},
 		{[]string{three, token, "QUEEN_RAFT_NODE_ID=ordinal"}, "QUEEN_RAFT_LISTEN", "0.0.0.0:7402"},
-		{[]string{"QUEEN_RAFT_PEERS=1=a:7400/a:6632", token}, "QUEEN_RAFT_ELECTION_MS", "150"},
+		{[]string{"QUEEN_RAFT_PEERS=1=a:7400/a:6632", token}, "QUEEN_RAFT_ELECTION_MS", "500"},
 		{[]string{"QUEEN_RAFT_PIPELINE=1022", "QUEEN_RAFT_BATCH_MAX_BYTES=1048577"}, "QUEEN_RAFT_ADMIT_MAX_MB", "1025"},
 		{[]string{"QUEEN_TENANCY_HEADER=on", "QUEEN_KV_TRUSTED_PROXY=on"}, "QUEEN_KV_REQUIRE_GRANT", "true"},
 		{[]string{"QUEEN_TENANCY_HEADER=on", "QUEEN_KV_TRUSTED_PROXY=on"}, "QUEEN_EPHEMERAL_REQUIRE_GRANT", "true"},

@@ -59,6 +59,9 @@ func (h *health) Health() api.Health {
 		status = &current
 	}
 	out.ClusterID, out.ClusterEpoch, out.Identity = h.identity(status)
+	if port := h.port.Load(); port != nil {
+		out.ClusterVersion = int(port.state().Format)
+	}
 	rule := readiness{booting: !h.ready.Load(), identity: out.Identity, quorumAckMs: -1, stopping: h.stopping.Load(), voter: true}
 	if status == nil {
 		if out.Identity == identityJoining {
@@ -81,8 +84,7 @@ func (h *health) identity(status *raftlog.Status) (clusterID string, epoch uint6
 		return "", 0, identityOK // booting: nothing is known yet
 	}
 	current := port.identity.Current()
-	wasMember := current.Formation != nil || current.ConfirmedNonce != ""
-	return current.ClusterID, current.ClusterEpoch, identityOf(current.ClusterID != "", wasMember, status)
+	return current.ClusterID, current.ClusterEpoch, port.standing(&current, status)
 }
 
 // describe fills in what the log says.
@@ -126,7 +128,7 @@ func (h *health) unavailable() *httpfront.Error {
 		return nil // booting
 	}
 	raft := h.raft.Load()
-	if raft == nil && port.inCluster() || raft != nil && raft.Member() {
+	if raft == nil && port.inCluster() || raft != nil && raft.Member() && !port.removed.Load() {
 		return nil
 	}
 	return httpfront.Refuse(httpfront.CodeNoLeader, "this node is not a member of a cluster")

@@ -185,6 +185,7 @@ func (n *Node) openHTTP(context.Context) error {
 	}
 	n.history = history.Open(historyOptions(&n.config, n.log))
 	settings.History = n.history
+	settings.Membership = n.membership
 	handlers := api.New(settings, n.health, n.disk)
 	n.health.handlers = handlers
 	n.http.Handle(handlers.Routes(n.http))
@@ -289,6 +290,7 @@ func (n *Node) openLog(context.Context) error {
 	go tellOfLeadership(n.raft, n.broker)
 	n.health.connect(n.raft)
 	n.health.handlers.Connect(n.broker)
+	n.startMembership()
 	return nil
 }
 
@@ -352,6 +354,9 @@ func (n *Node) stop(hurry <-chan struct{}) error {
 			failures = append(failures, fmt.Errorf("%s: %w", name, err))
 		}
 		n.log.Info().Str("step", name).Int64("ms", time.Since(began).Milliseconds()).AnErr("err", err).Msg("stop")
+	}
+	if n.port != nil && n.port.membership.Load() != nil {
+		step("let the membership be", func() error { n.port.membership.Load().Close(); return nil })
 	}
 	if n.raft != nil {
 		step("hand leadership over", func() error { n.handOver(ctx); return nil })

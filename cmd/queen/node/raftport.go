@@ -13,12 +13,14 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"queen/actors"
 	"queen/cmd/queen/config"
 	"queen/cmd/queen/version"
 	"queen/httpfront"
 	"queen/raftlog"
 	"queen/raftlog/formation"
 	"queen/raftlog/identity"
+	"queen/raftlog/membership"
 	"queen/raftlog/peer"
 )
 
@@ -32,8 +34,17 @@ type raftPort struct {
 	outcome formation.Outcome
 	log     atomic.Pointer[raftlog.Node]
 	// joined is set once the identity names a cluster.
-	joined  atomic.Bool
-	book    addressBook
+	joined atomic.Bool
+	book   addressBook
+	// membership looks after the membership, and broker has the members table; nil until the log is open.
+	membership atomic.Pointer[membership.Service]
+	broker     atomic.Pointer[actors.Broker]
+	met        acquaintances
+	// removed tells that this node is no member any more, as it was last looked at.
+	removed atomic.Bool
+	// closing ends with close.
+	closing context.Context
+	cancel  context.CancelFunc
 	stopTLS context.CancelFunc
 }
 
@@ -90,7 +101,9 @@ func openIdentity(c *config.Config) (*raftPort, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &raftPort{config: c, identity: store}, nil
+	p := &raftPort{config: c, identity: store}
+	p.closing, p.cancel = context.WithCancel(context.Background())
+	return p, nil
 }
 
 // open opens the raft port.
@@ -101,7 +114,7 @@ func (p *raftPort) open(log zerolog.Logger, refused func(node uint64, reason str
 	options := peer.Options{
 		Listen: p.config.RaftListen, Token: []byte(p.config.RaftToken), PreviousToken: []byte(p.config.RaftTokenPrevious),
 		Hello: p.hello, Addresses: p.addresses, Judge: p.judge, Clock: raftlog.SystemClock{}, Logger: log,
-		Met: p.met, Refused: refused,
+		Met: p.meet, Reached: p.reached, Refused: refused,
 	}
 	var err error
 	if options.ServerTLS, options.ClientTLS, err = p.certificates(log); err != nil {
@@ -111,6 +124,7 @@ func (p *raftPort) open(log zerolog.Logger, refused func(node uint64, reason str
 		return err
 	}
 	p.admin = peer.NewRouter(p.network, peer.Admin)
+	p.answerMembership()
 	return nil
 }
 
@@ -164,7 +178,11 @@ func (p *raftPort) apply(o *raftlog.Options) {
 	o.Join = p.outcome.Kind == formation.Join || p.outcome.Record == nil
 	if p.outcome.Record != nil {
 		for _, member := range p.outcome.Record.Members {
-			o.Voters = append(o.Voters, raftlog.Voter{ID: member.NodeID, Address: member.Raft})
+			address := member.Raft
+			if address == "" { // it was formed without a raft port, and has one now
+				address = self.RaftAddress
+			}
+			o.Voters = append(o.Voters, raftlog.Voter{ID: member.NodeID, Address: address})
 		}
 	}
 }
@@ -182,10 +200,15 @@ func (p *raftPort) began(log *raftlog.Node) error {
 func (p *raftPort) hello() peer.Hello {
 	self, _ := p.config.Self()
 	h := peer.Hello{
-		Kinds: version.Format, ClusterVersion: version.Format, Groups: p.config.RaftGroups,
+		Kinds: version.Format, Groups: p.config.RaftGroups,
 		Raft: self.RaftAddress, HTTP: self.HTTPAddress, Version: version.Get().Version, Settings: sharedSettings(p.config),
 	}
 	h.Identify(p.identity.Current())
+	state := p.state()
+	h.ClusterVersion = state.Format
+	if row, known := state.Member(h.NodeID); known && row.Incarnation == h.Incarnation {
+		h.AddedIndex = row.AddedIndex
+	}
 	if log := p.log.Load(); log != nil {
 		h.CurrentTerm, h.LastLogIndex, h.LastLogTerm = log.Position()
 	}
@@ -208,15 +231,23 @@ func (p *raftPort) addresses(id uint64) []string {
 	return found
 }
 
-// met is told of every handshake.
-func (p *raftPort) met(remote peer.Hello, _, _ peer.Verdict) { p.book.note(&remote) }
-
 func (p *raftPort) judge(remote peer.Hello, connected []string) peer.Verdict {
-	self := p.hello()
-	return peer.Judge(&self, &remote, &peer.View{ClusterVersion: self.ClusterVersion, Connected: connected})
+	self, state := p.hello(), p.state()
+	view := peer.View{ClusterVersion: state.Format, AppliedIndex: state.Index, Connected: connected}
+	for _, row := range state.Members {
+		view.Members = append(view.Members, peer.Member{
+			NodeID: row.NodeID, Incarnation: row.Incarnation, BootNonce: row.BootNonce, AddedIndex: row.AddedIndex})
+	}
+	if state.Plan != nil {
+		for _, step := range state.Plan.Steps {
+			view.Planned = append(view.Planned, step.Node)
+		}
+	}
+	return peer.Judge(&self, &remote, &view)
 }
 
 func (p *raftPort) close() error {
+	p.cancel()
 	if p.stopTLS != nil {
 		p.stopTLS()
 	}
