@@ -71,41 +71,35 @@ func (n *Node) TransferTo(ctx context.Context, to uint64) (Transfer, error) {
 			break
 		}
 		n.logger.Debug().Err(err).Str("node", string(target.ID)).Msg("raft: leadership was not handed off")
-		if n.raft.State() != raft.Leader && n.awaitOther(ctx) {
-			break // it moved after the library had stopped waiting
+		if n.raft.State() != raft.Leader && n.ledBy(ctx, nodeID(target.ID)) {
+			break // it took over although the library had given up
 		}
-		if ctx.Err() != nil {
+		if n.raft.State() != raft.Leader || ctx.Err() != nil {
 			return Transfer{}, fmt.Errorf("%w: %w", ErrTransferFailed, err)
 		}
 	}
-	to = nodeID(target.ID)
-	if leader := n.otherLeader(); leader != 0 {
-		to = leader
-	}
-	done := Transfer{From: n.options.NodeID, To: to, Term: n.raft.CurrentTerm(), Took: time.Since(began)}
+	took := time.Since(began)
+	n.ledBy(ctx, nodeID(target.ID)) // which says that the new term is known here
+	done := Transfer{From: n.options.NodeID, To: nodeID(target.ID), Term: n.raft.CurrentTerm(), Took: took}
 	n.logger.Info().Msg(fmt.Sprintf("raft: leadership handed off to=%d ms=%d", done.To, done.Took.Milliseconds()))
 	return done, nil
 }
 
-// awaitOther waits until another node leads; false when ctx ends or this node leads again before.
-func (n *Node) awaitOther(ctx context.Context) bool {
-	ticker := time.NewTicker(otherLeaderPoll)
+// ledBy waits until another node leads, as far as this one knows, and tells whether it is the one.
+func (n *Node) ledBy(ctx context.Context, id uint64) bool {
+	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
-	for n.otherLeader() == 0 {
+	for {
+		if leader := n.otherLeader(); leader != 0 {
+			return leader == id
+		}
 		select {
 		case <-ctx.Done():
 			return false
 		case <-ticker.C:
 		}
-		if n.raft.State() == raft.Leader {
-			return false
-		}
 	}
-	return true
 }
-
-// otherLeaderPoll is how often it looks.
-const otherLeaderPoll = 5 * time.Millisecond
 
 // target chooses who is to lead next.
 func (n *Node) target(to uint64) (raft.Server, error) {

@@ -227,8 +227,20 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	pipeline, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
 	if err != nil {
 		t.noteSilent(id)
+		return nil, err
 	}
-	return pipeline, err
+	return impatientPipeline{pipeline}, nil
+}
+
+// impatientPipeline gives a pipeline up that takes nothing any more. The library's own stops to look at answers after one that is
+// adverse, and what it sends after that waits for ever: the follower gets nothing in that term, and the library never stops.
+type impatientPipeline struct{ raft.AppendPipeline }
+
+// AppendEntries implements raft.AppendPipeline.
+func (p impatientPipeline) AppendEntries(request *raft.AppendEntriesRequest, response *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	giveUp := time.AfterFunc(ioTimeout, func() { _ = p.Close() }) // of no interest: it is given up
+	defer giveUp.Stop()
+	return p.AppendPipeline.AppendEntries(request, response)
 }
 
 var errNotAwaited = errors.New("the node does not answer, and this node does not lead any more")

@@ -45,6 +45,8 @@ func (s *Service) Serve(ctx context.Context, r Request) Answer {
 			failing, failed = time.Now(), leader
 		}
 		switch impatient := time.Since(failing) > leaderWithin; {
+		case ctx.Err() != nil && failed == 0:
+			return Refuse(NoLeader, "no leader is known").Answer()
 		case ctx.Err() != nil:
 			return Refuse(Timeout, "the change goes on: read the membership and repeat").Answer()
 		case impatient && leader != 0:

@@ -229,6 +229,19 @@ func (n *Network) supersede(newest *Hello) {
 	}
 }
 
+// Reconsider closes the connections that a new verdict on their other end does not carry any more, so that both sides shake hands
+// again. judge is asked for every connection, with what the other end said when it was made.
+func (n *Network) Reconsider(judge func(remote *Hello) Verdict) {
+	self := n.options.Hello()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for conn := range n.conns {
+		if !Carries(conn.Purpose, &self, &conn.Remote, judge(&conn.Remote)) {
+			closeQuietly(conn.raw)
+		}
+	}
+}
+
 // compareNonces compares the counters of two boot nonces that were checked.
 func compareNonces(a, b string) int {
 	counterA, _ := identity.NonceCounter(a)

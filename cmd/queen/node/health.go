@@ -72,6 +72,9 @@ func (h *health) Health() api.Health {
 		return out
 	}
 	h.describe(&out, status)
+	if out.Identity == identityRemoved {
+		out.Role = string(raftlog.RoleLearner) // it may not have heard of it in its log
+	}
 	rule.judge(&out, h.led.Load())
 	out.Reasons = rule.reasons(h.limits)
 	return out

@@ -129,6 +129,7 @@ func (n *Node) openEngine(ctx context.Context) error {
 
 // closeEngine stops it: the log first, so that nothing is applied to what is closed.
 func (n *Node) closeEngine(ctx context.Context) {
+	n.port.membership.Load().Close()
 	n.broker.AnswerParked()
 	for _, part := range []struct {
 		name string

@@ -44,6 +44,9 @@ func (n *Node) startMembership() {
 
 // follow takes in a membership that is applied here.
 func (n *Node) follow(state *command.MembershipState) {
+	if n.port.reconsidered.Swap(state.Index) != state.Index {
+		n.port.reconsider()
+	}
 	current, status := n.port.identity.Current(), n.port.log.Load().Status()
 	standing := n.port.standing(&current, &status)
 	if removed := standing == identityRemoved; n.port.removed.Swap(removed) != removed && removed {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,8 @@ type raftPort struct {
 	met        acquaintances
 	// removed tells that this node is no member any more, as it was last looked at.
 	removed atomic.Bool
+	// reconsidered is the membership by which connections were last looked at.
+	reconsidered atomic.Uint64
 	// closing ends with close.
 	closing context.Context
 	cancel  context.CancelFunc
@@ -219,21 +222,40 @@ func (p *raftPort) hello() peer.Hello {
 func (p *raftPort) addresses(id uint64) []string {
 	var found []string
 	if log := p.log.Load(); log != nil {
-		if address := log.MemberAddress(id); address != "" {
-			found = append(found, address)
-		}
+		found = append(found, log.MemberAddress(id))
+	}
+	if row, known := p.state().Member(id); known {
+		found = append(found, row.Raft) // also of one that is being removed, and hears of that
 	}
 	for _, row := range p.config.RaftPeers {
-		if uint64(row.ID) == id && (len(found) == 0 || found[0] != row.RaftAddress) {
+		if uint64(row.ID) == id {
 			found = append(found, row.RaftAddress)
 		}
 	}
-	return found
+	return distinct(found)
+}
+
+// distinct leaves out what is empty or repeated.
+func distinct(addresses []string) []string {
+	var kept []string
+	for _, address := range addresses {
+		if address != "" && !slices.Contains(kept, address) {
+			kept = append(kept, address)
+		}
+	}
+	return kept
 }
 
 func (p *raftPort) judge(remote peer.Hello, connected []string) peer.Verdict {
-	self, state := p.hello(), p.state()
-	view := peer.View{ClusterVersion: state.Format, AppliedIndex: state.Index, Connected: connected}
+	self, view := p.hello(), p.view()
+	view.Connected = connected
+	return peer.Judge(&self, &remote, view)
+}
+
+// view is what the members table says about other nodes.
+func (p *raftPort) view() *peer.View {
+	state := p.state()
+	view := &peer.View{ClusterVersion: state.Format, AppliedIndex: state.Index}
 	for _, row := range state.Members {
 		view.Members = append(view.Members, peer.Member{
 			NodeID: row.NodeID, Incarnation: row.Incarnation, BootNonce: row.BootNonce, AddedIndex: row.AddedIndex})
@@ -243,7 +265,22 @@ func (p *raftPort) judge(remote peer.Hello, connected []string) peer.Verdict {
 			view.Planned = append(view.Planned, step.Node)
 		}
 	}
-	return peer.Judge(&self, &remote, &view)
+	return view
+}
+
+// reconsider ends the connections of nodes that are no members any more. What they said of their logs when they connected is old by
+// now, so nothing else is judged.
+func (p *raftPort) reconsider() {
+	if p.network == nil {
+		return
+	}
+	self, view := p.hello(), p.view()
+	p.network.Reconsider(func(remote *peer.Hello) peer.Verdict {
+		if verdict := peer.Judge(&self, remote, view); verdict == peer.Unknown || verdict == peer.Replaced {
+			return verdict
+		}
+		return peer.OK
+	})
 }
 
 func (p *raftPort) close() error {
