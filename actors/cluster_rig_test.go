@@ -444,10 +444,13 @@ func (m *member) ReadIndex(ctx context.Context) error {
 		}
 		return index >= 0 && m.applied >= index
 	}
-	if !c.wait(ctx, applied) {
-		return ErrNoLeader
+	switch {
+	case c.wait(ctx, applied):
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ErrDeadline, ctx.Err()) // what the log says that waits for the word of the others
 	}
-	return nil
+	return ErrNoLeader
 }
 
 var errLinkBroken = fmt.Errorf("%w: the link is broken", ErrRetry)

@@ -139,6 +139,18 @@ func TestCallsReachTheLeader(t *testing.T) {
 	}
 }
 
+// TestCallWaitsAMomentForALeader: however long its caller has, a call that finds no leader says so.
+func TestCallWaitsAMomentForALeader(t *testing.T) {
+	c := openCluster(t)
+	leader := c.leader(t, -1)
+	cut := (leader + 1) % 3
+	c.isolate(cut)
+	eventually(t, "a node that knows no leader", func() bool { return c.nodes[cut].otherLeader() == 0 })
+	if _, err := c.nodes[cut].CallLeader(context.Background(), []byte("hello")); !errors.Is(err, ErrNoLeader) {
+		t.Fatalf("got %v", err)
+	}
+}
+
 // TestCommandsOutliveTheirLeader: cluster 8.4, the serving node sends what is not answered to the next leader.
 func TestCommandsOutliveTheirLeader(t *testing.T) {
 	c := openCluster(t)

@@ -378,6 +378,17 @@ func TestLeadershipIsToldWhenTheTermHasBegun(t *testing.T) {
 	case <-testContext(t).Done():
 		t.Fatal("no word about leadership")
 	}
+	defer func() {
+		if err := n.Close(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		var last LeadershipChange
+		for last = range n.Leadership() { // until it is closed
+		}
+		if last.Leading {
+			t.Fatal("the last word of a closed node is that it leads")
+		}
+	}()
 	if held, term := machine.AppliedIndex(); held == 0 || term == 0 {
 		t.Fatal("leadership was told before the first entry of the term was applied")
 	}
