@@ -9,7 +9,7 @@ import (
 )
 
 // issued hands out the sequences of this node's requests and knows which of them are settled: applied here, dropped before
-// they were proposed, or given up. Every command tells the others nodes the lowest one that is not, so that they may forget
+// they were proposed, or given up. Every command tells the other nodes the lowest one that is not, so that they may forget
 // the outcomes below it (cluster 8.4).
 //
 // It is a bitmap that slides: sequences from lowest to next are issued, and their bits tell which are settled.
