@@ -1,9 +1,13 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"queen/chaos/contract/harness"
 )
 
 // shortLog makes a cluster forget its log soon, so that a short absence needs a snapshot.
@@ -17,20 +21,36 @@ func shortLog() map[string]string {
 // snapshotLine is the phrase of an installed snapshot (operations.md 3.6).
 const snapshotLine = "raft: snapshot installed index="
 
-// purged waits until the log of the leader begins behind an index.
+const (
+	// ballastBytes is one message that fills the log; the log is cut by whole files, so small writes alone take long to move its beginning.
+	ballastBytes = 256 << 10
+	// ballastMax bounds what is written for that.
+	ballastMax = 1024
+)
+
+// purged fills the log until that of the leader begins behind an index. The ballast is not in the books.
 func (s *scene) purged(behind uint64) {
 	s.Helper()
+	item := harness.Item{Queue: "ballast", Payload: strings.Repeat("x", ballastBytes)}
+	written := 0
 	s.must(Eventually(2*time.Minute, fmt.Sprintf("a log without entry %d", behind), func() error {
 		leader, err := s.Leader()
 		if err != nil {
 			return err
+		}
+		if reply := leader.Client().WithTimeout(giveUpAfter).Push(item); reply.Err == nil && reply.Status == 201 {
+			written++
 		}
 		purged, err := leader.Purged()
 		if err != nil {
 			return err
 		}
 		if purged <= behind {
-			return fmt.Errorf("node %d has purged its log up to %d", leader.ID, purged)
+			err := fmt.Errorf("node %d has purged its log up to %d after %d KiB of ballast", leader.ID, purged, written*ballastBytes>>10)
+			if written >= ballastMax {
+				err = errors.Join(err, errFinal)
+			}
+			return err
 		}
 		return nil
 	}))

@@ -49,7 +49,7 @@ func (c *consumer) run(ctx context.Context) {
 		if c.random.IntN(100) < c.load.plan.LeavePct { // a client that leaves in the middle
 			popping, leave = context.WithTimeout(ctx, time.Duration(c.random.IntN(popWaitMs/2))*time.Millisecond)
 		}
-		batches, outcome := c.load.pop(popping, c.via, c.queue, c.group, query)
+		batches, outcome, _ := c.load.pop(popping, c.via, c.queue, c.group, query)
 		leave()
 		if outcome != ledger.Done && !pause(ctx, retryAfter) {
 			return
@@ -179,7 +179,7 @@ func (c *consumer) ack(ctx context.Context, b batch, statuses []string) {
 }
 
 // pop sends one booked pop and splits what it got by partition.
-func (l *Load) pop(ctx context.Context, via *route, queue Queue, group, query string) ([]batch, ledger.Outcome) {
+func (l *Load) pop(ctx context.Context, via *route, queue Queue, group, query string) ([]batch, ledger.Outcome, harness.Response) {
 	if group != QueueMode {
 		query += "&consumerGroup=" + url.QueryEscape(group)
 	}
@@ -209,7 +209,7 @@ func (l *Load) pop(ctx context.Context, via *route, queue Queue, group, query st
 		last.messages = append(last.messages, delivery)
 	}
 	closeCall(outcome, reply.LeaseID, messages)
-	return batches, outcome
+	return batches, outcome, reply.Response
 }
 
 // ack sends one booked ack.

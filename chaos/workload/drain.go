@@ -47,10 +47,10 @@ func (l *Load) drain(ctx context.Context, via *route, queue Queue, group string)
 	wait := queue.Lease + quietFor
 	query := fmt.Sprintf("wait=true&timeout=%d&batch=%d&partitions=64", wait.Milliseconds(), drainBatch)
 	for {
-		batches, outcome := l.pop(ctx, via, queue, group, query)
+		batches, outcome, reply := l.pop(ctx, via, queue, group, query)
 		switch {
 		case outcome != ledger.Done:
-			return fmt.Errorf("drain %s for %s: the pop is %v", queue.Name, group, outcome)
+			return fmt.Errorf("drain %s for %s: the pop is %v: %v", queue.Name, group, outcome, reply)
 		case len(batches) == 0:
 			return nil
 		}
