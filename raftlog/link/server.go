@@ -90,14 +90,7 @@ func (s *server) refuse(id command.RequestID, reason Reason) {
 
 func (s *server) call(ctx context.Context, number uint64, request []byte) error {
 	ctx, cancel := context.WithCancel(ctx)
-	s.mu.Lock()
-	_, known := s.cancels[number]
-	many := len(s.cancels) >= maxCalls
-	if !known && !many {
-		s.cancels[number] = cancel
-	}
-	s.mu.Unlock()
-	if known || many {
+	if !s.begin(number, cancel) {
 		cancel()
 		return errors.New("the node has too many calls under way, or gave two of them one number")
 	}
@@ -107,6 +100,17 @@ func (s *server) call(ctx context.Context, number uint64, request []byte) error 
 		s.answer(number, response, err)
 	})
 	return nil
+}
+
+// begin notes how a call is cancelled; false when it may not begin.
+func (s *server) begin(number uint64, cancel context.CancelFunc) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.cancels[number]; known || len(s.cancels) >= maxCalls {
+		return false
+	}
+	s.cancels[number] = cancel
+	return true
 }
 
 func (s *server) answer(number uint64, response []byte, err error) {
