@@ -133,6 +133,8 @@ func (c *popCall) run(here, elsewhere attempt) (*PopOutcome, error) {
 			return outcome, nil
 		case err == nil:
 			c.leaderless, c.pauses = time.Time{}, 0
+		case errors.Is(err, ErrStopping) && c.over():
+			return c.cut()
 		case !wantsLeader(err) || c.guest() || leads && c.b.log.Leads():
 			return nil, err
 		case !c.patient(err, began):
