@@ -1,7 +1,6 @@
 package link
 
 import (
-	"errors"
 	"net"
 	"sync"
 	"time"
@@ -15,8 +14,6 @@ const (
 	// keptBytes is the largest buffer that is kept for the next frames.
 	keptBytes = 1 << 20
 )
-
-var errBehind = errors.New("the other end of the link does not read")
 
 // sender writes frames without making those who send them wait.
 type sender struct {

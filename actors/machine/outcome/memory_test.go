@@ -35,10 +35,6 @@ func newMemory() *memory {
 // next begins to count anew.
 func (s *memory) next(index uint64) { s.entry, s.ordinal, s.keys, s.bytes = index, 0, 0, 0 }
 
-func (s *memory) clone() *memory {
-	return &memory{rows: maps.Clone(s.rows), chunks: maps.Clone(s.chunks), entry: s.entry}
-}
-
 func (s *memory) equal(other *memory) bool {
 	return maps.EqualFunc(s.rows, other.rows, bytes.Equal) && maps.EqualFunc(s.chunks, other.chunks, bytes.Equal)
 }
