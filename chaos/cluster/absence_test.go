@@ -84,6 +84,26 @@ func TestR02FollowerAway(t *testing.T) {
 	})
 }
 
+// caughtUp waits until a node is ready and has applied all that the leader had committed when it began to wait: the load goes on.
+func (s *scene) caughtUp(node *Node) error {
+	s.Helper()
+	leader, err := s.AwaitLeader(formsWithin, s.Others(node.ID)...)
+	if err != nil {
+		return err
+	}
+	there, err := leader.Health()
+	if err != nil {
+		return err
+	}
+	return Eventually(formsWithin, fmt.Sprintf("node %d level with %d", node.ID, there.Raft.Commit), func() error {
+		health, err := node.Health()
+		if err == nil && (!health.Healthy() || health.Raft.Applied < there.Raft.Commit) {
+			return errors.New(health.String())
+		}
+		return err
+	})
+}
+
 // snapshots checks how many snapshots a node has installed since its first start.
 func (s *scene) snapshots(node *Node, atLeast, atMost int) {
 	s.Helper()
@@ -121,9 +141,7 @@ func TestR23LeaderIsolated(t *testing.T) {
 		s.Network.Heal()
 		lost()
 		from = s.now()
-		s.must(s.AwaitHealthy(formsWithin))
-		_, err = s.AwaitLevel(formsWithin, s.Founders()...)
-		s.must(err)
+		s.must(s.caughtUp(old))
 		to = s.now()
 		s.within("levelAfter", to-from, 5*time.Second, from, to)
 		s.snapshots(old, 0, 1)
