@@ -114,7 +114,11 @@ func (l *libraryLogger) Log(level hclog.Level, message string, args ...any) {
 	}
 	for _, list := range [][]any{l.args, args} {
 		for i := 0; i+1 < len(list); i += 2 {
-			event = event.Str(fmt.Sprint(list[i]), fmt.Sprint(list[i+1]))
+			key := fmt.Sprint(list[i])
+			if key == "target" { // which our lines have for something else
+				key = "peer"
+			}
+			event = event.Str(key, fmt.Sprint(list[i+1]))
 		}
 	}
 	event.Str("from", l.name).Msg(message)

@@ -31,19 +31,16 @@ func newSender(conn net.Conn) *sender { return &sender{conn: conn, wake: make(ch
 // send lets frame append to what is to be written; false when the link is closed.
 func (s *sender) send(frame func(dst []byte) []byte) bool {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed {
-		s.mu.Unlock()
 		return false
 	}
-	s.unsent = frame(s.unsent)
-	behind := len(s.unsent) > maxUnsentBytes
-	s.mu.Unlock()
-	if behind {
+	if s.unsent = frame(s.unsent); len(s.unsent) > maxUnsentBytes {
 		_ = s.conn.Close() // the reader of the connection ends the link
 		return false
 	}
 	select {
-	case s.wake <- struct{}{}:
+	case s.wake <- struct{}{}: // with the lock: close may not come in between
 	default:
 	}
 	return true
