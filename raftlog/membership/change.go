@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -81,6 +82,9 @@ func (s *Service) tryChange(ctx context.Context, r *Request, asked bool) (Decisi
 	now := s.situation()
 	if !now.Committed && now.State.Plan == nil {
 		return Decision{}, errUncommitted
+	}
+	if change := s.upkeep(now); change != nil {
+		return Decision{}, cmp.Or(s.State.Change(ctx, change), errUncommitted)
 	}
 	decision, refusal := now.Decide(r)
 	if refusal != nil {

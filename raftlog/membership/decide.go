@@ -44,6 +44,13 @@ func (s *Situation) Decide(r *Request) (Decision, *Refusal) {
 		return Decision{}, refusal
 	}
 	plan.ID, plan.Kind, plan.Force = r.ID, r.Kind, r.Force
+	if s.quorum(s.voters()) && !r.Force {
+		for _, step := range plan.Steps {
+			if node, _ := s.node(step.Node); step.Op == command.StepPromote && !node.Live {
+				return Decision{}, Refuse(LearnerBehind, "learner %d is not live", step.Node)
+			}
+		}
+	}
 	if !s.quorumThroughout(plan.Steps) {
 		return Decision{}, Refuse(NoQuorum, "the voters that are live are no majority at every step from %v to %v", s.voters(), s.through(plan.Steps))
 	}
@@ -67,7 +74,7 @@ func (s *Situation) catchingUp(plan *command.Plan) []uint64 {
 	var behind []uint64
 	for _, step := range plan.Steps {
 		node, _ := s.node(step.Node)
-		if step.Op == command.StepPromote && !plan.Force && (!node.Live || !node.Heard || s.behind(&node) > s.MaxLag) {
+		if step.Op == command.StepPromote && !plan.Force && (!node.Heard || s.behind(&node) > s.MaxLag) {
 			behind = append(behind, step.Node)
 		}
 	}
@@ -158,22 +165,30 @@ func (s *Situation) planVoters(r *Request) (*command.Plan, *Refusal) {
 			plan.Steps = append(plan.Steps, command.PlanStep{Op: command.StepPromote, Node: id})
 		}
 	}
-	var self []command.PlanStep
-	for _, id := range s.voters() {
-		step := command.PlanStep{Op: command.StepRemove, Node: id}
-		switch {
-		case slices.Contains(r.Nodes, id):
-		case id == s.Self:
-			self = append(self, step)
-		default:
-			plan.Steps = append(plan.Steps, step)
-		}
-	}
-	plan.Steps = append(plan.Steps, self...)
+	plan.Steps = append(plan.Steps, s.removals(r.Nodes)...)
 	if len(plan.Steps) == 0 {
 		return nil, nil
 	}
 	return plan, nil
+}
+
+// removals are the steps that leave only these voters: first the voters that are not live, since each of them makes the sets
+// that follow stronger, and the leader last.
+func (s *Situation) removals(stay []uint64) []command.PlanStep {
+	var silent, live, self []command.PlanStep
+	for _, node := range s.Nodes {
+		step := command.PlanStep{Op: command.StepRemove, Node: node.ID}
+		switch {
+		case !node.Voter || slices.Contains(stay, node.ID):
+		case node.ID == s.Self:
+			self = append(self, step)
+		case node.Live:
+			live = append(live, step)
+		default:
+			silent = append(silent, step)
+		}
+	}
+	return slices.Concat(silent, live, self)
 }
 
 func (s *Situation) planRemove(r *Request) (*command.Plan, *Refusal) {

@@ -248,7 +248,9 @@ func (s *Service) turn(ctx context.Context) (time.Duration, error) {
 	}
 	action := now.Next()
 	s.mu.Lock()
-	s.waiting = action.Waiting
+	if action.Do != DoStep || action.Step.Op != command.StepAdd {
+		s.waiting = action.Waiting // whether a node can be added shows only when it is tried
+	}
 	s.mu.Unlock()
 	switch action.Do {
 	case DoStep:

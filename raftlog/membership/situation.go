@@ -203,21 +203,22 @@ func (s *Situation) obstacle(plan *command.Plan, todo []command.PlanStep) Code {
 	if len(todo) < len(plan.Steps) {
 		ahead = todo[:1]
 	}
-	if !s.quorumThroughout(ahead) {
+	if !s.quorum(s.voters()) {
 		return NoQuorum
 	}
-	if plan.Force {
-		return ""
-	}
+	var learners Code
 	for _, step := range ahead {
 		node, member := s.node(step.Node)
 		switch {
-		case step.Op != command.StepPromote:
+		case step.Op != command.StepPromote || plan.Force:
 		case !member || !node.Live:
 			return LearnerUnreachable
 		case !node.Heard || s.behind(&node) > s.MaxLag:
-			return LearnerBehind
+			learners = LearnerBehind
 		}
 	}
-	return ""
+	if !s.quorumThroughout(ahead) {
+		return NoQuorum
+	}
+	return learners
 }
