@@ -115,7 +115,7 @@ var outcomes = [...]struct{ kind, part string }{
 	{"DeadLetterDeleteResult", `"Deleted":1`}, {"RetainResult", `"Appends":1`}, {"RetainResult", `"More":[`},
 	{"SweepResult", `"More":true`}, {"SweepResult", `"More":false`}, {"MoveChunksResult", `"Bytes":0`}, {"MoveChunksResult", `"More":true`},
 	{"DeleteQueueResult", "true"}, {"DeleteGroupResult", `"MetadataDeleted":true`}, {"SeekResult", `"Updated":1`},
-	{"ChangeSubscriptionResult", `"Updated":1`}, {"Refusal", "outcome_unknown"}, {"TraceResult", `"Foreign":true`}, {"TraceSweepResult", `"More":true`},
+	{"ChangeSubscriptionResult", `"Updated":1`}, {"Refusal", "outcome_unknown"}, {"Refusal", "membership_changed"}, {"Refusal", "in_flight"}, {"TraceResult", `"Foreign":true`}, {"TraceSweepResult", `"More":true`},
 }
 
 // mustReach fails when the log has not led to one of the outcomes.

@@ -13,6 +13,7 @@ import (
 	"queen/actors/machine/cursor"
 	"queen/actors/machine/deadletter"
 	"queen/actors/machine/lease"
+	"queen/actors/machine/membership"
 	"queen/actors/machine/partition"
 	"queen/actors/machine/trace"
 	"queen/raftlog/command"
@@ -105,6 +106,7 @@ func (m *model) dump() string {
 			EventType: t.EventType, Worker: t.Worker, Names: t.names, Data: t.Data,
 		})
 	}
+	d.membership(m.membership.state())
 	return d.text()
 }
 
@@ -161,6 +163,9 @@ func (m *machine) dump(addresses ...traceAddress) string {
 	}
 	d.tables()
 	d.traces(addresses)
+	state, err := membership.Load(view)
+	d.check(err)
+	d.dump.membership(state)
 	return d.dump.text()
 }
 

@@ -146,6 +146,7 @@ func (g *generator) weighted() []struct {
 		{10, g.moveChunks},
 		{40, g.trace},
 		{4, g.traceSweep},
+		{6, g.membership},
 		{5, func() command.Command { return command.Tick{} }},
 	}
 }

@@ -24,11 +24,14 @@ type model struct {
 	holds      cursor.Holds
 	lastStamp  uint64
 
+	membership modelMembership
+
 	lastQueue, lastPartition, lastGroup uint64
 
 	// Of the command in execution.
 	settings command.Settings
 	seed     [16]byte
+	index    uint64
 	term     uint64
 	now      uint64
 	minted   uint64
@@ -65,7 +68,8 @@ func (g *modelGroup) registered() bool { return g.subscription.Mode != command.S
 func newModel() *model {
 	return &model{
 		queues: map[modelName]*modelQueue{}, byID: map[uint64]*modelQueue{}, partitions: map[uint64]*modelPartition{},
-		outcomes: modelOutcomes{below: map[uint64]uint64{}},
+		outcomes:   modelOutcomes{below: map[uint64]uint64{}},
+		membership: modelMembership{format: command.FormatVersion, rows: map[uint64]command.Member{}},
 	}
 }
 
@@ -75,7 +79,7 @@ type notModelled struct{}
 // entry executes the commands of an entry.
 func (m *model) entry(e *command.Entry, index, term uint64) []command.Result {
 	results := make([]command.Result, len(e.Items))
-	m.settings, m.seed, m.term = e.Header.Settings, e.Header.Seed, term
+	m.settings, m.seed, m.index, m.term = e.Header.Settings, e.Header.Seed, index, term
 	m.outcomes.begin(index, &e.Header)
 	for i := range e.Items {
 		m.now, m.minted = e.Header.StampMicros+uint64(i), 0
@@ -135,6 +139,8 @@ func (m *model) command(c command.Command) command.Result {
 		return m.trace(&c)
 	case command.TraceSweep:
 		return m.sweepTraces(&c)
+	case command.Membership:
+		return m.membership.change(&c, m.index, m.now)
 	case command.Sweep, command.MoveChunks:
 		return notModelled{}
 	}
