@@ -279,8 +279,8 @@ func (c *popCall) confirm() error {
 	if c.confirmed {
 		return nil
 	}
-	limit := min(c.b.config.NoLeaderAfter, time.Until(c.claimDeadline()))
-	ctx, cancel := context.WithTimeout(c.b.stopped, limit)
+	// A busy leader takes its time to apply what is committed: that is no reason to say that there is none.
+	ctx, cancel := context.WithTimeout(c.b.stopped, c.b.config.NoLeaderAfter)
 	defer cancel()
 	if err := c.b.log.ReadIndex(ctx); err != nil {
 		if ctx.Err() != nil {

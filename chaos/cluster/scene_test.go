@@ -104,9 +104,18 @@ type stage struct {
 	every time.Duration
 }
 
+// needAsked skips a scenario that nobody has asked for by -run: all of them take longer than a run of everything should.
+func needAsked(t *testing.T) {
+	t.Helper()
+	if flag.Lookup("test.run").Value.String() == "" {
+		t.Skip("a scenario of several nodes: name it with -run")
+	}
+}
+
 // play runs a scenario as often as asked for, each time on a cluster of its own.
 func play(t *testing.T, name string, on stage, act func(*scene)) {
 	t.Helper()
+	needAsked(t)
 	first := *seed
 	if first == 0 {
 		first = rand.Uint64()

@@ -123,7 +123,7 @@ func TestRoutesOfWhatIsNotBuiltAreUnknown_3(t *testing.T) {
 		{Method: "POST", Path: "/api/v1/resources/quota"}, {Method: "DELETE", Path: "/api/v1/resources/tenant"},
 		{Method: "POST", Path: "/api/v1/kv"}, {Method: "GET", Path: "/api/v1/kv/ns/key"}, {Method: "POST", Path: "/api/v1/timers"},
 		{Method: "POST", Path: "/api/v1/locks"}, {Method: "POST", Path: "/api/v1/ephemeral/push"}, {Method: "POST", Path: "/streams/v1/queries"},
-		{Method: "POST", Path: "/streams/v1/cycle"}, {Method: "GET", Path: "/api/v1/raft/members"}, {Method: "GET", Path: "/api/v1/system/backup"},
+		{Method: "POST", Path: "/streams/v1/cycle"}, {Method: "GET", Path: "/api/v1/system/backup"},
 	} {
 		answer := suite.client.Do(request)
 		needEnvelope(t, answer, 404, "no_such_route")

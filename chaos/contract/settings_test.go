@@ -447,7 +447,6 @@ func TestServeRefusesBadSettings_1_1(t *testing.T) {
 		{"an encryption key", map[string]string{"QUEEN_ENCRYPTION_KEY": "abc"}, nil, 1, "FATAL: QUEEN_ENCRYPTION_KEY="},
 		{"an unknown crash point", map[string]string{"QUEEN_TEST_FAULTS": "no.point"}, nil, 2, "FATAL: QUEEN_TEST_FAULTS="},
 		{"an unknown flag", nil, []string{"--nope"}, 2, "unknown flag: --nope"},
-		{"two voters", map[string]string{"QUEEN_RAFT_PEERS": "1=127.0.0.1:1/127.0.0.1:2,2=127.0.0.1:3/127.0.0.1:4"}, nil, 1, "QUEEN_RAFT_PEERS: this build does not support clusters yet; unset it"},
 		{"several groups", map[string]string{"QUEEN_RAFT_GROUPS": "2"}, nil, 1, "QUEEN_RAFT_GROUPS: this build does not support"},
 		{"the proxy port", map[string]string{"QUEEN_PROXY_PORT": "6711"}, nil, 1, "QUEEN_PROXY_PORT: this build does not support"},
 		{"backups", map[string]string{"QUEEN_BACKUP_DIR": "/tmp"}, nil, 1, "QUEEN_BACKUP_DIR: this build does not support"},
