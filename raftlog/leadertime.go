@@ -28,6 +28,9 @@ type leaderTime struct {
 	anchorAt time.Duration
 	// slew is what the reading gains over the monotonic clock during the slewInterval after anchorAt.
 	slew time.Duration
+	// told says that a leader has told its time since the start: then readings go on from there, and not from the wall clock
+	// of this node.
+	told bool
 }
 
 // newLeaderTime starts at the wall clock, or at floorMicros when the wall clock is behind it.
@@ -86,10 +89,18 @@ const adoptTolerance = 50 * time.Millisecond
 func (t *leaderTime) adopt(micros uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.told = true
 	now := t.clock.Monotonic()
 	said := int64(micros) * int64(time.Microsecond)
 	reading := t.anchor + int64(now-t.anchorAt) + int64(t.slew*min(now-t.anchorAt, slewInterval)/slewInterval)
 	if said > reading || said < reading-int64(adoptTolerance) {
 		t.anchor, t.anchorAt, t.slew = said, now, 0
 	}
+}
+
+// fromWall tells whether readings rest on the wall clock of this node alone.
+func (t *leaderTime) fromWall() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.told
 }

@@ -88,6 +88,7 @@ type members struct {
 	term    uint64
 	began   time.Duration
 	reports map[uint64]*report
+	clocks  *peerClocks
 	// said is what the leader told last, at saidAt, and leader who that was.
 	said   LeaderFrame
 	saidAt time.Duration
@@ -114,6 +115,7 @@ func newMembers(n *Node) *members {
 		node: n, servers: n.servers, reports: map[uint64]*report{}, saidAt: longAgo, quorumAt: longAgo,
 		liveFor: LiveWithin(n.options.ElectionMs),
 		hold:    time.Duration(n.options.PurgeHoldSeconds) * time.Second,
+		clocks:  newPeerClocks(n.options.Clock, time.Duration(n.options.MaxClockSkewMs)*time.Millisecond, n.options.Logger),
 	}
 }
 
@@ -130,6 +132,7 @@ func (m *members) forget(id uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.reports, id)
+	m.clocks.forget(id)
 }
 
 // question is a frame that was sent to a member: when, by either clock.
@@ -151,6 +154,7 @@ func (m *members) heard(term, id uint64, frame *MemberFrame, asked question) {
 		return
 	}
 	m.reports[id] = &report{frame: *frame, sent: asked.sent, heard: now, skew: skew}
+	m.clocks.note(id, skew, (now-asked.sent)/2)
 	m.quorumAt = max(m.quorumAt, m.quorumLocked(now))
 }
 

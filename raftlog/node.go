@@ -124,6 +124,7 @@ func (n *Node) start() error {
 	n.proposer.stampEnd = func() uint64 { return max(n.log.stampEnd.Load(), n.options.LastStampMicros+1) }
 	n.proposer.leaderElsewhere = n.leaderElsewhere
 	n.proposer.logSettled = n.logSettled
+	n.proposer.holdMs = n.holdMs
 	n.keeper = newKeeper(&n.options, n.log, n.snapshots, n.logger)
 	n.keeper.failed = n.fail
 	n.log.failed = n.fail

@@ -37,6 +37,8 @@ type proposer struct {
 	leaderElsewhere func() bool
 	// toLeader makes the uplink look at what waits; nil in a group without a network, where another leader is nobody's to ask.
 	toLeader func()
+	// holdMs is how long leases of earlier terms are held past their expiry (cluster 10). It must not block.
+	holdMs func() uint32
 	// logSettled says whether everything in the log is committed and applied.
 	logSettled func() bool
 
@@ -84,6 +86,7 @@ func newProposer(o *Options, time *leaderTime, logger zerolog.Logger) *proposer 
 		options: o, time: time, logger: logger,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 		changed: make(chan struct{}), sent: map[command.RequestID]pending{},
+		holdMs: func() uint32 { return uint32(o.MaxClockSkewMs) },
 	}
 }
 
@@ -317,7 +320,7 @@ func (p *proposer) sendLocked(b *batch) {
 // startTermLocked proposes the first entry of the term.
 func (p *proposer) startTermLocked() {
 	p.sendLocked(internalBatch(command.TermStart{
-		Node: p.options.NodeID, HoldMs: uint32(p.options.MaxClockSkewMs)}))
+		Node: p.options.NodeID, HoldMs: p.holdMs()}))
 }
 
 // internalBatch is a batch of one command that no request waits for: its request id is zero.
