@@ -22,8 +22,8 @@ const (
 )
 
 // admission hands out byte permits: a request holds as many bytes as its body has, from before the body is read until its
-// answer is made. Requests without room wait in two queues, small bodies and large ones, each first come first served
-// (messaging 2.10, cluster 11.1).
+// answer is made. Requests without room wait in two queues, small bodies and large ones, each first come first served among the
+// clients of a node (messaging 2.10, cluster 11.1). The leader lets the commands of other nodes in here as well.
 type admission struct {
 	// capacity is the budget in bytes; 0 turns admission off. largeCapacity is what large bodies may hold of it.
 	capacity, largeCapacity int64
@@ -35,16 +35,21 @@ type admission struct {
 	closed       bool
 }
 
-// lane is one of the two queues. Its waiters are *waiter in the order of their arrival, at most one per connection.
+// lane is one of the two queues. Of this node's own clients it holds at most one waiter per connection.
 type lane struct {
 	held    int64
-	waiters list.List
+	waiters fairQueue
 }
 
-// waiter is a request that waits for room. outcome has room for the one answer it gets.
+// ownClients is the source of the requests of this node's clients; other sources are nodes, by their id.
+const ownClients = 0
+
+// waiter is a request that waits for room. answered is called once, with the lock held: it must not block.
 type waiter struct {
-	bytes   int64
-	outcome chan admitOutcome
+	bytes    int64
+	source   uint64
+	answered func(admitOutcome)
+	place    *list.Element
 }
 
 type admitOutcome uint8
@@ -82,8 +87,8 @@ func (a *admission) fits(bytes int64) bool {
 // smallBlockLarge reports whether the next large body waits for nothing but small ones. These leave it its share then, or
 // a steady stream of them would keep it out for ever. mu is held.
 func (a *admission) smallBlockLarge() bool {
-	front := a.large.waiters.Front()
-	return front != nil && a.large.held+front.Value.(*waiter).bytes <= a.largeCapacity
+	front := a.large.waiters.front()
+	return front != nil && a.large.held+front.bytes <= a.largeCapacity
 }
 
 // try takes a permit only if there is room at once.
@@ -125,49 +130,77 @@ func (a *admission) acquire(bytes int64) admitOutcome {
 		a.stats.refused.Inc()
 		return admitRefused
 	}
-	w := &waiter{bytes: bytes, outcome: make(chan admitOutcome, 1)}
-	place := a.lane(bytes).waiters.PushBack(w)
+	outcomes := make(chan admitOutcome, 1)
+	w := &waiter{bytes: bytes, source: ownClients, answered: func(outcome admitOutcome) { outcomes <- outcome }}
+	a.lane(bytes).waiters.push(w)
 	a.mu.Unlock()
 	a.stats.waited.Inc()
 
 	timer := time.NewTimer(jittered(a.hold))
 	defer timer.Stop()
 	select {
-	case outcome := <-w.outcome:
+	case outcome := <-outcomes:
 		return outcome
 	case <-timer.C:
 	}
-	return a.giveUp(place, w)
+	if a.giveUp(w) {
+		a.stats.refused.Inc()
+	}
+	return <-outcomes
 }
 
-// giveUp takes a waiter out of the queue, unless it was answered just now.
-func (a *admission) giveUp(place *list.Element, w *waiter) admitOutcome {
-	a.mu.Lock()
-	select {
-	case outcome := <-w.outcome:
-		a.mu.Unlock()
-		return outcome
-	default:
+// acquireLater takes a permit for a request of another node. It never blocks: done is called once, at once or on a goroutine of
+// its own, when there was room or none for as long as hold.
+func (a *admission) acquireLater(source uint64, bytes int64, hold time.Duration, done func(admitOutcome)) {
+	if a.capacity <= 0 {
+		done(admitGranted)
+		return
 	}
-	a.lane(w.bytes).waiters.Remove(place)
-	a.grant() // others may have waited behind this one
+	a.mu.Lock()
+	outcome, decided := admitGranted, true
+	switch {
+	case a.closed:
+		outcome = admitClosed
+	case a.take(bytes):
+	case hold <= 0:
+		outcome = admitRefused
+	default:
+		decided = false
+		w := &waiter{bytes: bytes, source: source}
+		timer := time.AfterFunc(hold, func() { a.giveUp(w) })
+		w.answered = func(outcome admitOutcome) {
+			timer.Stop()
+			go done(outcome) // ends with it
+		}
+		a.lane(bytes).waiters.push(w)
+	}
 	a.mu.Unlock()
-	a.stats.refused.Inc()
-	return admitRefused
+	if decided {
+		done(outcome)
+	}
+}
+
+// giveUp refuses a waiter; false when it was answered just now.
+func (a *admission) giveUp(w *waiter) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if w.place == nil {
+		return false
+	}
+	a.lane(w.bytes).waiters.remove(w)
+	w.answered(admitRefused)
+	a.grant() // others may have waited behind this one
+	return true
 }
 
 // grant lets waiters in from the front of both lanes for as long as they fit. Large ones come first: what they may take is
 // theirs by their share, and it does not grow with their number. mu is held.
 func (a *admission) grant() {
 	for _, l := range []*lane{&a.large, &a.small} {
-		for front := l.waiters.Front(); front != nil; front = l.waiters.Front() {
-			w := front.Value.(*waiter)
-			if !a.fits(w.bytes) {
-				break
-			}
+		for w := l.waiters.front(); w != nil && a.fits(w.bytes); w = l.waiters.front() {
 			l.held += w.bytes
-			l.waiters.Remove(front)
-			w.outcome <- admitGranted
+			l.waiters.take(w)
+			w.answered(admitGranted)
 		}
 	}
 }
@@ -205,9 +238,9 @@ func (a *admission) close() {
 	defer a.mu.Unlock()
 	a.closed = true
 	for _, l := range []*lane{&a.large, &a.small} {
-		for front := l.waiters.Front(); front != nil; front = l.waiters.Front() {
-			l.waiters.Remove(front)
-			front.Value.(*waiter).outcome <- admitClosed
+		for w := l.waiters.front(); w != nil; w = l.waiters.front() {
+			l.waiters.take(w)
+			w.answered(admitClosed)
 		}
 	}
 }

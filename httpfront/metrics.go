@@ -27,10 +27,11 @@ type frontStats struct {
 	routes map[string]*routeStats
 }
 
-// admissionStats count local requests that had to wait for room or were refused.
+// admissionStats count local requests that had to wait for room or were refused, and the commands of other nodes.
 type admissionStats struct {
-	waited  *metrics.Counter
-	refused *metrics.Counter
+	waited                          *metrics.Counter
+	refused                         *metrics.Counter
+	forwardAdmitted, forwardRefused *metrics.Counter
 }
 
 // routeStats are the metrics of one route. route is the pattern, never the raw path.
@@ -50,6 +51,9 @@ func newFrontStats(set *metrics.Set) *frontStats {
 		admission: admissionStats{
 			waited:  set.NewCounter(`queen_raft_admit_total{outcome="waited"}`),
 			refused: set.NewCounter(`queen_raft_admit_total{outcome="refused"}`),
+
+			forwardAdmitted: set.NewCounter(`queen_raft_admit_forwarded_total{outcome="admitted"}`),
+			forwardRefused:  set.NewCounter(`queen_raft_admit_forwarded_total{outcome="refused"}`),
 		},
 	}
 	set.NewGauge("queen_parked_long_polls", func() float64 { return float64(stats.parked.Load()) })

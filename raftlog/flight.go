@@ -50,9 +50,17 @@ func (p *proposer) requeueLocked() {
 // applied settles an entry. Called by the apply goroutine, in log order.
 func (p *proposer) applied(term, number uint64) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	settled := p.appliedLocked(term, number)
+	p.mu.Unlock()
+	for i := range settled {
+		settled[i].settle() // may let others in, which come here
+	}
+}
+
+// appliedLocked is applied. It returns the commands that have room to give back.
+func (p *proposer) appliedLocked(term, number uint64) (rooms []pending) {
 	if term != p.term {
-		return
+		return nil
 	}
 	settled := 0
 	var lost []pending
@@ -60,6 +68,8 @@ func (p *proposer) applied(term, number uint64) {
 		if entry := &p.flight[settled]; entry.number < number {
 			// The library refused it: entries of a term are applied in the order in which they were proposed.
 			lost = append(lost, entry.items...)
+		} else {
+			rooms = appendRooms(rooms, entry.items)
 		}
 		p.flying -= len(p.flight[settled].items)
 		settled++
@@ -79,6 +89,16 @@ func (p *proposer) applied(term, number uint64) {
 	if p.queue.len() > 0 && p.room() {
 		p.signal()
 	}
+	return rooms
+}
+
+func appendRooms(rooms, items []pending) []pending {
+	for i := range items {
+		if items[i].release != nil {
+			rooms = append(rooms, items[i])
+		}
+	}
+	return rooms
 }
 
 // noteAppended is called by the library's main goroutine when this node's log has the entry. It says whether the entry is

@@ -36,6 +36,7 @@ func (p *proposer) forward(links *uplinks) {
 			links.end()
 			return
 		}
+		links.counts.sent.Add(1)
 	}
 }
 
@@ -110,7 +111,8 @@ func (p *proposer) refusedByLeader(links func() *uplinks, id command.RequestID, 
 }
 
 // takeForwarded takes a command of another node in. The leader answers for it only until it is in the log.
-func (n *Node) takeForwarded(c link.Command, refused func(link.Reason)) {
+func (n *Node) takeForwarded(from uint64, c link.Command, refused func(link.Reason)) {
+	n.counts.served.Add(1)
 	proposal := Proposal{
 		Encoded: c.Encoded,
 		Item:    command.Item{Request: c.ID},
@@ -128,7 +130,31 @@ func (n *Node) takeForwarded(c link.Command, refused func(link.Reason)) {
 	if n.options.RidersFor != nil {
 		proposal.Riders = n.options.RidersFor(c.Encoded)
 	}
-	if err := n.proposer.proposeForeign(&proposal); err != nil {
-		refused(reasonOf(err))
+	n.admit(&Foreign{From: from, Encoded: c.Encoded, Left: time.Duration(c.LeftMs) * time.Millisecond}, func(release func(), refusal error) {
+		if refusal == nil {
+			if refusal = n.proposer.proposeForeign(&proposal, release); refusal != nil && release != nil {
+				release()
+			}
+		}
+		if refusal != nil {
+			refused(reasonOf(refusal))
+		}
+	})
+}
+
+// Foreign is a command of another node that asks for room.
+type Foreign struct {
+	From uint64
+	// Encoded is the item as command.AppendItem wrote it.
+	Encoded []byte
+	// Left is the time until its deadline; 0 without one.
+	Left time.Duration
+}
+
+func (n *Node) admit(c *Foreign, admitted func(release func(), refusal error)) {
+	if n.options.Admit == nil {
+		admitted(nil, nil)
+		return
 	}
+	n.options.Admit(c, admitted)
 }

@@ -14,7 +14,7 @@ import (
 func (n *Node) connect() {
 	n.herald = &herald{lastIndex: n.raft.LastIndex, servers: n.servers, self: n.self, nodes: map[raft.ServerID]*herding{}, send: n.transport.tell}
 	n.uplink = &uplink{
-		network: n.options.Network, streams: n.options.ForwardStreams, logger: n.logger,
+		network: n.options.Network, counts: &n.counts, streams: n.options.ForwardStreams, logger: n.logger,
 		leader: n.otherLeader, forward: n.proposer.forward, lost: n.proposer.takeBack,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
 	}
@@ -28,17 +28,22 @@ func (n *Node) connect() {
 
 // serveLinks lets other nodes in, which take this one for the leader.
 func (n *Node) serveLinks() {
-	commands := &link.Handler{Command: n.takeForwarded, Call: n.answerCall, Reason: reasonOf}
-	reads := &link.Handler{Command: refuseCommand, Call: n.reads.answerRead, Reason: reasonOf}
+	commands := func(from uint64) *link.Handler {
+		take := func(c link.Command, refused func(link.Reason)) { n.takeForwarded(from, c, refused) }
+		return &link.Handler{Command: take, Call: n.answerCall, Reason: reasonOf}
+	}
+	reads := func(uint64) *link.Handler {
+		return &link.Handler{Command: refuseCommand, Call: n.reads.answerRead, Reason: reasonOf}
+	}
 	n.options.Network.Handle(PurposeCommand, n.serveWith(commands))
 	n.options.Network.Handle(PurposeRead, n.serveWith(reads))
 	n.options.Network.Handle(PurposeStatus, n.serveConn(n.exchange.answer))
 	n.options.Network.Handle(PurposeSnapshot, n.serveConn(n.serveState))
 }
 
-func (n *Node) serveWith(handler *link.Handler) func(uint64, net.Conn) {
+func (n *Node) serveWith(handler func(from uint64) *link.Handler) func(uint64, net.Conn) {
 	return n.serveConn(func(ctx context.Context, from uint64, conn net.Conn) {
-		err := link.Serve(ctx, conn, handler)
+		err := link.Serve(ctx, conn, handler(from))
 		n.logger.Debug().Err(err).Uint64("node", from).Msg("raft: link ended")
 	})
 }

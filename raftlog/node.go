@@ -71,6 +71,7 @@ type Node struct {
 
 	// openedAt is the monotonic instant at which the group was opened.
 	openedAt time.Duration
+	counts   forwardCounts
 	// lastCommit is the monotonic instant, in nanoseconds, at which an entry was last applied here; 0 is never.
 	lastCommit atomic.Int64
 	// leaders counts the leaders that this node has heard of.

@@ -96,6 +96,10 @@ type Options struct {
 	DiskLowPercent float64
 	// Guarded says whether this node takes part in nothing (cluster 2.6): any goroutine, at once. Nil is never.
 	Guarded func() bool
+	// Admit asks for room for a command of another node (cluster 11.1). It must not block, and calls admitted once, at once or from any
+	// goroutine: with what gives the room back, nil for nothing to give back, or with the reason why there is none: one of
+	// ErrQueueFull and ErrClosed. Nil has room for everything.
+	Admit func(c *Foreign, admitted func(release func(), refusal error))
 	// RidersFor returns what Proposal.Riders is for a command of another node; nil where nothing rides.
 	RidersFor func(encoded []byte) func() []Proposal
 	// Call answers what another node sends with CallLeader, while this one leads. ctx ends when the other node gives up.

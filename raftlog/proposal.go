@@ -55,11 +55,14 @@ type pending struct {
 	// attempted says that the command has been proposed in a term that ended before its entry was seen applied, or was sent to
 	// a leader.
 	attempted bool
+	// release gives back the room that the command takes; nil when it takes none.
+	release func()
 	// foreign says that the command came from another node, which sends it to the next leader itself.
 	foreign bool
 }
 
 func (p *pending) drop(reason error) {
+	p.settle()
 	if p.dropped == nil {
 		return
 	}
@@ -67,6 +70,13 @@ func (p *pending) drop(reason error) {
 		reason = unknownOutcome(reason)
 	}
 	p.dropped(reason)
+}
+
+// settle is called when the command has come to its end: it was applied or dropped.
+func (p *pending) settle() {
+	if p.release != nil {
+		p.release()
+	}
 }
 
 // usable says whether the command may be proposed, and drops it when not.

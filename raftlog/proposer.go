@@ -118,12 +118,12 @@ func (p *proposer) propose(c *Proposal) error {
 }
 
 // proposeForeign takes in a command that another node has sent because this one leads.
-func (p *proposer) proposeForeign(c *Proposal) error {
+func (p *proposer) proposeForeign(c *Proposal, release func()) error {
 	item, err := p.options.prepare(c)
 	if err != nil {
 		return err
 	}
-	item.foreign = true
+	item.foreign, item.release = true, release
 	p.mu.Lock()
 	switch {
 	case p.refused != nil:

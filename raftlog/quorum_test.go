@@ -1,6 +1,7 @@
 package raftlog
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -74,5 +75,41 @@ func TestSkewsOfPeersAreAgainstTheOwnClock(t *testing.T) {
 	}
 	if got := peersOf(states, 4)[0]; got.Measured {
 		t.Errorf("a node that the leader has not heard knows %+v", got)
+	}
+}
+
+// TestQuorumAgeFollowsTheMajority: cluster 7.2, what /health goes by.
+func TestQuorumAgeFollowsTheMajority(t *testing.T) {
+	c := openCluster(t)
+	leader := c.leader(t, -1)
+	fresh := func(i int) bool {
+		status := c.nodes[i].Status()
+		return status.LeaderID != 0 && status.QuorumAckMs >= 0 && status.QuorumAckMs < 500 && c.nodes[i].QuorumAge() < time.Second
+	}
+	for i := range c.nodes {
+		eventually(t, "an acknowledgement", func() bool { return fresh(i) })
+	}
+	for i := range c.nodes {
+		c.isolate(i)
+	}
+	for i := range c.nodes {
+		last := int64(0)
+		eventually(t, fmt.Sprintf("node %d to notice that there is no majority", i+1), func() bool {
+			status := c.nodes[i].Status()
+			if status.QuorumAckMs < last {
+				t.Fatalf("the age falls from %d to %d", last, status.QuorumAckMs)
+			}
+			last = status.QuorumAckMs
+			return last > 1000 && status.LeaderID == 0 && c.nodes[i].QuorumAge() > time.Second
+		})
+	}
+	c.connect((leader + 1) % 3)
+	c.connect((leader + 2) % 3)
+	c.isolate(leader) // connecting a node connects it to all
+	for _, i := range []int{(leader + 1) % 3, (leader + 2) % 3} {
+		eventually(t, "an acknowledgement of the new majority", func() bool { return fresh(i) })
+	}
+	if fresh(leader) {
+		t.Error("a node that hears nobody knows of an acknowledgement")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -53,12 +54,21 @@ type Status struct {
 	Member bool
 	// WaitingCommands and InFlightEntries are those of the proposer.
 	WaitingCommands, InFlightEntries int
+	// Forwarded counts what went between this node and others since its start.
+	Forwarded Forwarded
 	// LeaderChanges counts the leaders that this node has heard of since its start.
 	LeaderChanges uint64
 	// Failure is why this node stopped; nil while it has not. ApplyFailure is set when it was an entry.
 	Failure      error
 	ApplyFailure *ApplyFailure
 }
+
+// Forwarded counts commands that were sent to a leader, those of other nodes that this one has proposed or refused, and the streams
+// that were opened to a leader.
+type Forwarded struct{ Sent, Served, StreamsOpened uint64 }
+
+// forwardCounts is Forwarded as it counts.
+type forwardCounts struct{ sent, served, streams atomic.Uint64 }
 
 // Status returns the present state. It takes no part in the write path and never waits for the disk's flushes.
 func (n *Node) Status() Status {
@@ -74,6 +84,7 @@ func (n *Node) Status() Status {
 	s.LogBytes, s.LogFiles = n.log.size()
 	s.WaitingCommands, s.InFlightEntries = n.proposer.depth()
 	s.LeaderChanges = n.leaders.Load()
+	s.Forwarded = Forwarded{Sent: n.counts.sent.Load(), Served: n.counts.served.Load(), StreamsOpened: n.counts.streams.Load()}
 	term, ready, _, _ := n.proposer.leadership()
 	s.Ready = ready && term == s.Term
 	n.describeMembership(&s)

@@ -35,6 +35,7 @@ type uplink struct {
 	lost func()
 	// refused is told of a command that the leader will not propose.
 	refused link.Refused
+	counts  *forwardCounts
 
 	wake chan struct{}
 	stop chan struct{}
@@ -51,6 +52,7 @@ type uplinks struct {
 	leader   uint64
 	commands []*link.Client
 	reads    *link.Client
+	counts   *forwardCounts
 	// broken is closed when one of them has ended; the others end with it.
 	broken chan struct{}
 	broke  sync.Once
@@ -123,7 +125,7 @@ func (u *uplink) follow() {
 func (u *uplink) dial(leader uint64) (*uplinks, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
-	links := &uplinks{leader: leader, broken: make(chan struct{})}
+	links := &uplinks{leader: leader, counts: u.counts, broken: make(chan struct{})}
 	for i := 0; i <= u.streams; i++ {
 		purpose := PurposeCommand
 		if i == u.streams {
@@ -135,6 +137,9 @@ func (u *uplink) dial(leader uint64) (*uplinks, error) {
 			return nil, fmt.Errorf("dial leader: %w", err)
 		}
 		links.add(purpose, conn, u.refused)
+		if purpose == PurposeCommand {
+			u.counts.streams.Add(1)
+		}
 	}
 	return links, nil
 }

@@ -31,11 +31,12 @@ type testNode struct {
 	raft    *raftlog.Node
 	url     string
 	address string
-	ahead   atomic.Uint64 // microseconds that reads see the log's time ahead, so that a test can let time pass
-	leader  string        // what Leader answers
-	leaders atomic.Uint64 // what LeaderChanges answers
-	peers   []Peer        // what Peers answers
-	looks   atomic.Int64  // linearizable views that were opened since the start
+	ahead   atomic.Uint64                 // microseconds that reads see the log's time ahead, so that a test can let time pass
+	change  atomic.Pointer[func(*Health)] // what Health says otherwise
+	leader  string                        // what Leader answers
+	leaders atomic.Uint64                 // what LeaderChanges answers
+	peers   []Peer                        // what Peers answers
+	looks   atomic.Int64                  // linearizable views that were opened since the start
 }
 
 // Health implements Node.
@@ -44,6 +45,9 @@ func (n *testNode) Health() Health {
 	if n.raft != nil {
 		h.Status = n.raft.Status()
 		h.LeaderID, h.Term = h.Status.LeaderID, h.Status.Term
+	}
+	if change := n.change.Load(); change != nil {
+		(*change)(&h)
 	}
 	return h
 }

@@ -139,7 +139,24 @@ func (a *API) writeRaft(e *exposition) {
 	e.sample("queen_raft_log_storage", float64(s.LogFiles), label{"kind", "files"})
 	e.sample("queen_raft_log_storage", float64(s.LogBytes), label{"kind", "bytes"})
 	e.sample("queen_raft_storage_full", oneIf(h.StorageFull))
+	for _, forwarded := range []struct {
+		kind  string
+		count uint64
+	}{{"sent", s.Forwarded.Sent}, {"served", s.Forwarded.Served}, {"streams_opened", s.Forwarded.StreamsOpened}} {
+		e.sample("queen_raft_forward_total", float64(forwarded.count), label{"kind", forwarded.kind})
+	}
+	for _, verdict := range identities {
+		e.sample("queen_raft_identity", oneIf(h.Identity == verdict), label{"state", verdict})
+	}
+	for _, peer := range a.node.Peers() {
+		if peer.ClockSkewMs != nil {
+			e.sample("queen_raft_peer_clock_skew_seconds", *peer.ClockSkewMs/1000, label{"peer", strconv.FormatUint(peer.NodeID, 10)})
+		}
+	}
 }
+
+// identities are the verdicts that a node may be under (cluster 7.1).
+var identities = []string{"ok", "joining", "removed", "replaced", "rolled_back", "superseded", "foreign", "too_old"}
 
 func oneIf(condition bool) float64 {
 	if condition {

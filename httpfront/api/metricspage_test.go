@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"queen/raftlog"
 	"queen/raftlog/command"
 )
 
@@ -99,7 +100,52 @@ var still = []string{
 	"queen_decrypt_failures_total", "queen_raft_admit_total", "queen_raft_admit_bytes", "queen_raft_admit_waiting",
 	"queen_raft_term", "queen_raft_leader", "queen_raft_leader_changes_total", "queen_raft_quorum_ack_age_seconds",
 	"queen_disk_used_percent", "queen_raft_inflight", "queen_raft_command_queue_depth", "queen_raft_log_storage",
-	"queen_event_loop_lag_avg_milliseconds", "queen_consumer_group_lag_complete",
+	"queen_event_loop_lag_avg_milliseconds", "queen_consumer_group_lag_complete", "queen_raft_forward_total", "queen_raft_identity",
+	"queen_raft_admit_forwarded_total",
+}
+
+// TestFamiliesOfAClusterMove: what a node alone does not have.
+func TestFamiliesOfAClusterMove(t *testing.T) {
+	n := startNode(t, time.Minute)
+	want := func(samples map[string]float64) {
+		t.Helper()
+		page := n.scrape()
+		for sample, value := range samples {
+			if got, there := page[sample]; !there || got != value {
+				t.Errorf("%s: got %v (there: %t), want %v", sample, got, there, value)
+			}
+		}
+	}
+	want(map[string]float64{
+		`queen_raft_identity{state="ok"}`: 1, `queen_raft_identity{state="replaced"}`: 0, `queen_raft_leader`: 1,
+		`queen_raft_forward_total{kind="sent"}`: 0, `queen_raft_forward_total{kind="served"}`: 0, `queen_raft_storage_full`: 0,
+	})
+	change := func(h *Health) {
+		h.Identity, h.LeaderID, h.StorageFull = "replaced", 2, true
+		h.Status.Forwarded = raftlog.Forwarded{Sent: 3, Served: 4, StreamsOpened: 5}
+		h.Status.QuorumAckMs, h.Status.Term, h.Status.LeaderChanges = 250, 77, 9
+	}
+	n.change.Store(&change)
+	skew := -30.0
+	n.peers = []Peer{{NodeID: 2, ClockSkewMs: &skew}, {NodeID: 3}}
+	n.api.PeerRefused(3, "token")
+	n.api.PeerRefused(3, "token")
+	want(map[string]float64{
+		`queen_raft_identity{state="ok"}`: 0, `queen_raft_identity{state="replaced"}`: 1, `queen_raft_leader`: 0,
+		`queen_raft_forward_total{kind="sent"}`: 3, `queen_raft_forward_total{kind="served"}`: 4,
+		`queen_raft_forward_total{kind="streams_opened"}`: 5, `queen_raft_storage_full`: 1,
+		`queen_raft_peer_clock_skew_seconds{peer="2"}`: -0.03, `queen_raft_peer_refused_total{peer="3",reason="token"}`: 2,
+		`queen_raft_quorum_ack_age_seconds`: 0.25, `queen_raft_term`: 77, `queen_raft_leader_changes_total`: 9,
+	})
+	if _, there := n.scrape()[`queen_raft_peer_clock_skew_seconds{peer="3"}`]; there {
+		t.Error("a skew that nobody has measured")
+	}
+	families := specified(t)
+	for sample := range n.scrape() {
+		if family, known := familyOf(sample, families); !known {
+			t.Errorf("operations 3.4 does not have %s", family)
+		}
+	}
 }
 
 func TestEveryExportedFamilyMoves(t *testing.T) {

@@ -277,6 +277,8 @@ func (n *Node) openLog(context.Context) error {
 	options.Disk = n.disk.report
 	options.DiskLowPercent = float64(n.config.RaftDiskLowPercent)
 	options.Install, options.OpenState = n.offered, n.exportedState
+	admit := &admitter{ask: n.http.AdmitForwarded, hold: milliseconds(n.config.RaftAdmitForwardHoldMs)}
+	options.Admit = admit.admit
 	options.Call, options.RidersFor = n.broker.ServeCall, n.ridersFor(n.broker)
 	n.port.apply(&options)
 	if n.raft, err = raftlog.Open(options, stateMachine{n.broker}); err != nil {
