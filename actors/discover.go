@@ -49,9 +49,7 @@ func (b *Broker) Discover(r *DiscoverRequest) (*PopOutcome, error) {
 
 // here claims from the groups of this node. A pop of another node has been registered there.
 func (c *discoverCall) here() (outcome *PopOutcome, again bool, err error) {
-	if c.arrivalMicros == 0 {
-		c.arrivalMicros = c.b.log.Now()
-	}
+	c.arrive()
 	// Before it looks, and not only before it says that there is nothing: which queues match, and which comes first, was
 	// perhaps committed just now.
 	if err := c.confirm(); err != nil {

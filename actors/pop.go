@@ -67,8 +67,8 @@ type popCall struct {
 	// registered and conflation are what is known of the group, for an answer without messages.
 	registered, conflation bool
 	offered                offer
-	// tried tells that the pop has found its queue or made it, and does not make it again; asked that it has been sent to
-	// a leader before.
+	// tried tells that the pop has found its queue or made it, and does not make it again; asked that it has come to a leader
+	// before.
 	tried, asked bool
 	// confirmed tells that everything committed before the pop came is applied here, or that the leader has said so of
 	// itself: a look that finds nothing after that is an answer (cluster 9).
@@ -180,9 +180,7 @@ func (c *popCall) empty() *PopOutcome {
 
 // here looks the group up and claims, on the leader.
 func (c *popCall) here() (outcome *PopOutcome, again bool, err error) {
-	if c.arrivalMicros == 0 {
-		c.arrivalMicros = c.b.log.Now() - uint64(time.Since(c.began).Microseconds())
-	}
+	c.arrive()
 	found, err := c.find()
 	if err != nil {
 		return nil, false, err
@@ -194,6 +192,22 @@ func (c *popCall) here() (outcome *PopOutcome, again bool, err error) {
 		return c.awaitQueue()
 	}
 	return c.expecting(c.claim)
+}
+
+// arrivalSlack is how much earlier than measured a pop counts as arrived that has been at another leader before: the way to
+// there was perhaps shorter than the way to here, and nothing that was pushed in between is to be missed (messaging 5.8).
+const arrivalSlack = 100 * time.Millisecond
+
+// arrive notes when the pop has come, in the leader's time.
+func (c *popCall) arrive() {
+	if c.arrivalMicros != 0 {
+		return
+	}
+	ago := time.Since(c.began)
+	if c.asked {
+		ago += arrivalSlack
+	}
+	c.arrivalMicros, c.asked = c.b.log.Now()-uint64(ago.Microseconds()), true
 }
 
 // find looks queue and group up, and registers what the route registers. found false means that there is no queue and the

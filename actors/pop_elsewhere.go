@@ -116,8 +116,8 @@ func (c *popCall) elsewhere() (outcome *PopOutcome, again bool, err error) {
 	if c.asked && c.b.directory.Queue(c.Tenant, c.Queue) != nil {
 		c.tried = true // should it be deleted, this pop does not make it again (messaging 9.11)
 	}
-	c.asked = true
 	call := c.call()
+	c.asked = true
 	call.Queue, call.Pinned, call.Partition, call.Tried = c.Queue, c.Pinned, c.Partition, c.tried
 	return c.settle(c.askLeader(call))
 }
@@ -149,6 +149,7 @@ func (c *popCall) call() *command.PopCall {
 		Tenant: c.Tenant, Group: c.Group, Batch: c.Batch, Partitions: uint32(c.Partitions),
 		AutoBatch: c.AutoBatch, AutoPartitions: c.AutoPartitions, LeaseMs: c.LeaseMs,
 		CommitOnDelivery: c.CommitOnDelivery, Subscription: c.Subscription, Conflation: c.Conflation, Wait: c.Wait,
+		Again:      c.asked,
 		LeftMicros: uint64(max(time.Until(c.Deadline), 0).Microseconds()),
 		AgoMicros:  uint64(max(time.Since(c.began), 0).Microseconds()),
 	}

@@ -1,3 +1,5 @@
+//go:build !race
+
 package actors
 
 import (
@@ -7,7 +9,7 @@ import (
 )
 
 // TestParkedPopOfAnotherNodeCostsLittle parks pops of a follower and weighs them: at most 10 KiB at each node, the goroutine
-// that stands for the handler included (cluster 8.6).
+// that stands for the handler included (cluster 8.6). The race detector has a weight of its own.
 func TestParkedPopOfAnotherNodeCostsLittle(t *testing.T) {
 	const pops, mostBytes = 2000, 2 * 10 << 10
 	c := newCluster(t, 2)

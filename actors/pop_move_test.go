@@ -93,8 +93,12 @@ func TestLongestWaitingPopOfAllNodesIsServedFirst(t *testing.T) {
 			c := newCluster(t, 3)
 			c.leading().pop(wildcard("orders"))
 			var pops []*popping
-			for i := range 12 {
-				pops = append(pops, c.members[i%3].start(wildcard("orders", waiting)))
+			const count = 12
+			for i := range count {
+				// So long one after the other that the way to the next leader, which may be long on a busy machine, does not
+				// matter.
+				ago := time.Duration(count-i) * 20 * time.Second
+				pops = append(pops, c.members[i%3].startAgo(wildcard("orders", waiting, inTime(time.Minute)), ago))
 				c.parked("orders", "workers", int64(i+1))
 			}
 			if moves {
@@ -523,9 +527,9 @@ func TestPopArrivesOnceWhateverTheLeader(t *testing.T) {
 	c := newCluster(t, 3)
 	at := c.members[2]
 	at.push("orders", "other", "x")
-	pop := at.start(wildcard("orders", waiting, pinnedTo("p"), func(r *PopRequest) {
+	pop := at.startAgo(wildcard("orders", waiting, pinnedTo("p"), func(r *PopRequest) {
 		r.Group, r.Subscription.Mode = "strangers", command.SubscriptionNew
-	}))
+	}), 20*time.Second)
 	c.parked("orders", "strangers", 1)
 	c.set(func() { c.frozen = true })
 	c.crash()

@@ -51,7 +51,8 @@ func (b *Broker) serve(ctx context.Context, call *command.PopCall) command.PopAn
 		Namespace: call.Namespace, HasNamespace: call.HasNamespace, Task: call.Task, HasTask: call.HasTask,
 	}
 	c := &popCall{
-		PopRequest: &r.PopRequest, b: b, began: now.Add(-guestDuration(call.AgoMicros)), serves: call.For, tried: call.Tried,
+		PopRequest: &r.PopRequest, b: b, began: now.Add(-guestDuration(call.AgoMicros)), serves: call.For,
+		tried: call.Tried, asked: call.Again,
 	}
 	if call.Discovery {
 		d := &discoverCall{popCall: c, r: r}

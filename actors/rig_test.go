@@ -282,11 +282,21 @@ type popping struct {
 }
 
 func (r *rig) start(p *PopRequest) *popping {
+	return started(func() (*PopOutcome, error) { return r.Pop(p) })
+}
+
+// startAgo is start for a pop that came to its node a while ago.
+func (r *rig) startAgo(p *PopRequest, ago time.Duration) *popping {
+	call := &popCall{PopRequest: p, b: r.Broker, began: time.Now().Add(-ago)}
+	return started(func() (*PopOutcome, error) { return call.run(call.here, call.elsewhere) })
+}
+
+func started(pop func() (*PopOutcome, error)) *popping {
 	began := time.Now()
 	running := &popping{done: make(chan struct{})}
 	go func() {
 		defer close(running.done)
-		running.outcome, running.err = r.Pop(p)
+		running.outcome, running.err = pop()
 		running.took = time.Since(began)
 	}()
 	return running

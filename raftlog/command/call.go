@@ -33,8 +33,8 @@ type PopCall struct {
 	// LeftMicros is what is left until the deadline of the pop, AgoMicros how long ago it came to its node. Durations, for
 	// the clocks of two nodes differ.
 	LeftMicros, AgoMicros uint64
-	// Tried tells that the pop does not make its queue any more (messaging 9.11).
-	Tried bool
+	// Tried tells that the pop does not make its queue any more (messaging 9.11), Again that it has been sent to a leader before.
+	Tried, Again bool
 }
 
 // PopVerdict is what became of a PopCall.
@@ -81,7 +81,7 @@ func AppendPopCall(dst []byte, c *PopCall) []byte {
 	}
 	dst = appendFlags(dst, c.Pinned, c.Discovery, c.HasNamespace, c.HasTask, c.AutoBatch, c.AutoPartitions,
 		c.CommitOnDelivery, c.Conflation)
-	dst = appendFlags(dst, c.Wait, c.Tried)
+	dst = appendFlags(dst, c.Wait, c.Tried, c.Again)
 	dst = appendSubscription(dst, c.Subscription)
 	for _, number := range []uint64{c.Batch, uint64(c.Partitions), c.LeaseMs, c.LeftMicros, c.AgoMicros} {
 		dst = appendNumber(dst, number)
@@ -100,8 +100,8 @@ func DecodePopCall(data []byte) (PopCall, error) {
 	flags := d.flags(8)
 	c.Pinned, c.Discovery, c.HasNamespace, c.HasTask = bit(flags, 0), bit(flags, 1), bit(flags, 2), bit(flags, 3)
 	c.AutoBatch, c.AutoPartitions, c.CommitOnDelivery, c.Conflation = bit(flags, 4), bit(flags, 5), bit(flags, 6), bit(flags, 7)
-	flags = d.flags(2)
-	c.Wait, c.Tried = bit(flags, 0), bit(flags, 1)
+	flags = d.flags(3)
+	c.Wait, c.Tried, c.Again = bit(flags, 0), bit(flags, 1), bit(flags, 2)
 	c.Subscription = d.subscription()
 	c.Batch, c.Partitions, c.LeaseMs = d.number(), d.number32(), d.number()
 	c.LeftMicros, c.AgoMicros = d.number(), d.number()

@@ -24,7 +24,7 @@ func samplePopCalls() []namedCall {
 			AutoBatch: true, AutoPartitions: true, Partitions: 1, Subscription: Subscription{Mode: SubscriptionNew},
 			Wait: true, LeftMicros: 29_999_800, AgoMicros: 200}},
 		{"pop_call_pinned", PopCall{For: id, Tenant: DefaultTenant, Queue: "orders", Group: "workers", Pinned: true,
-			Partition: "customer-7", Batch: 10, Partitions: 1, LeaseMs: 30_000, Conflation: true, Tried: true,
+			Partition: "customer-7", Batch: 10, Partitions: 1, LeaseMs: 30_000, Conflation: true, Tried: true, Again: true,
 			Subscription: Subscription{Mode: SubscriptionTimestamp, InstantMicros: 1_700_000_000_000_000}}},
 		{"pop_call_discovery", PopCall{For: id, Tenant: testUUID(3), Group: QueueModeGroup, Discovery: true,
 			Namespace: "shop", HasNamespace: true, Task: "", HasTask: true, Batch: 1, Partitions: 64,
