@@ -77,14 +77,19 @@ func (w *world) hello(id uint64, cluster string) peer.Hello {
 
 // start runs the service of a node until the end of the test.
 func (w *world) start(id uint64, founders []command.Member) {
-	w.leading[id] = make(chan raftlog.LeadershipChange, 1)
+	leadership := make(chan raftlog.LeadershipChange, 1)
+	w.mu.Lock()
+	w.leading[id] = leadership
+	w.mu.Unlock()
 	group := &worldGroup{w, id}
 	service := New(Options{
 		Group: group, State: worldState{w}, Peers: worldPeers{w}, Self: func() peer.Hello { return w.at1(raftOf(id)) }, Founders: founders,
 		PromoteMaxLag: 1000, LiveWithin: 2 * time.Second, FormatEvery: time.Second, Logger: zerolog.New(w),
 		Faults: w.passed,
 	})
+	w.mu.Lock()
 	w.nodes[id] = service
+	w.mu.Unlock()
 	service.Start()
 	w.t.Cleanup(service.Close)
 }
@@ -198,7 +203,11 @@ func (g *worldGroup) Leads() bool {
 	return g.leader == g.self
 }
 
-func (g *worldGroup) Leadership() <-chan raftlog.LeadershipChange { return g.leading[g.self] }
+func (g *worldGroup) Leadership() <-chan raftlog.LeadershipChange {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.leading[g.self]
+}
 
 func (g *worldGroup) Status() raftlog.Status {
 	g.mu.Lock()
