@@ -31,7 +31,8 @@ var errGuarded = errors.New("this node takes no part in the group now")
 
 // transport carries the calls of the library. It is the library's own network transport between nodes, with four changes:
 // entries for a node that does not answer wait until it does, since the library would wait longer after each failure; a
-// snapshot never travels through the library; and a guarded node answers with errors.
+// snapshot never travels through the library, and appends in front of the log that a state has left are rebased; calls that
+// would break a lease are refused; and a guarded node answers with errors.
 type transport struct {
 	*raft.NetworkTransport
 	stream *streamLayer
