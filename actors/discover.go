@@ -44,7 +44,11 @@ type discoverCall struct {
 // Discover claims from the matching queues, higher priorities first, all under one lease.
 func (b *Broker) Discover(r *DiscoverRequest) (*PopOutcome, error) {
 	call := &discoverCall{r: r, popCall: &popCall{PopRequest: &r.PopRequest, b: b, began: time.Now()}}
-	return call.outcome(call.run(call.here, call.elsewhere))
+	outcome, err := call.outcome(call.run(call.here, call.elsewhere))
+	if outcome != nil {
+		outcome.Registered, outcome.Conflation = call.registered, call.conflation
+	}
+	return outcome, err
 }
 
 // here claims from the groups of this node. A pop of another node has been registered there.
@@ -81,7 +85,7 @@ func (c *discoverCall) here() (outcome *PopOutcome, again bool, err error) {
 		if len(result.Batches) == 0 {
 			return nil, true, nil
 		}
-		return c.found(c.deliver(claim.Lease, result))
+		return c.deliver(claim.Lease, result)
 	})
 }
 
@@ -94,14 +98,6 @@ func (c *discoverCall) learn(queues []*QueueView) {
 			c.conflation = c.conflation || group.Conflation
 		}
 	}
-}
-
-// found puts the policy of the group into an outcome.
-func (c *discoverCall) found(outcome *PopOutcome, again bool, err error) (*PopOutcome, bool, error) {
-	if outcome != nil {
-		outcome.Registered, outcome.Conflation = c.registered, c.conflation
-	}
-	return outcome, again, err
 }
 
 // matches lists the queues of a discovery pop in the order of claiming.

@@ -77,18 +77,21 @@ func (b *Broker) served(claim *command.Claim, result *command.ClaimResult) {
 	}
 }
 
-// expecting runs an attempt whose claims name an id of its own. A claim that the attempt does not deliver is handed back,
-// whenever it is applied. A pop of another node has its id from there, and is served there.
+// expecting runs an attempt whose claims name an id of its own. A claim that the attempt does not deliver stays in doubt. A
+// pop of another node has its id from there, and is served there.
 func (c *popCall) expecting(try func(id command.RequestID) (*PopOutcome, bool, error)) (outcome *PopOutcome, again bool, err error) {
 	if c.guest() {
 		return try(c.serves)
 	}
+	c.doubtful = false
 	sequence, claim := c.b.expected.add(nil)
-	defer func() {
-		if !c.b.expected.remove(sequence) && (outcome == nil || len(outcome.Batches) == 0) {
-			s := <-claim
-			c.b.handBack(s.claim, s.result)
-		}
-	}()
-	return try(command.RequestID{Origin: c.b.pending.origin, Sequence: sequence})
+	outcome, again, err = try(command.RequestID{Origin: c.b.pending.origin, Sequence: sequence})
+	delivered := outcome != nil && len(outcome.Batches) > 0
+	switch {
+	case delivered:
+		c.b.expected.remove(sequence)
+	case c.doubtful || !c.b.expected.remove(sequence):
+		c.doubts = append(c.doubts, doubt{sequence, claim})
+	}
+	return outcome, again, err
 }

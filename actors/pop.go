@@ -78,6 +78,9 @@ type popCall struct {
 	parks  time.Duration
 	lasts  bool
 	waited time.Duration
+	// doubtful tells that the attempt may have made a claim that nobody knows of, and doubts are those of attempts before.
+	doubtful bool
+	doubts   []doubt
 	// leaderless is since when no leader has served the pop, and pauses how long it waited last before it asked again; zero
 	// while one does.
 	leaderless time.Time
@@ -95,13 +98,18 @@ func (b *Broker) Pop(r *PopRequest) (*PopOutcome, error) {
 	return call.outcome(call.run(call.here, call.elsewhere))
 }
 
-// outcome is what the client gets: nothing when the time was over before the fate of a claim was known, for what was claimed
-// after all is handed back.
+// outcome is what the client gets when its pop ends. Whatever is claimed for it afterwards is handed back.
 func (c *popCall) outcome(outcome *PopOutcome, err error) (*PopOutcome, error) {
-	if errors.Is(err, ErrDeadline) {
-		return c.empty(), nil
+	defer c.forget()
+	switch {
+	case c.gone(), err == nil && len(outcome.Batches) > 0:
+		return outcome, err
+	case err == nil:
+		return c.clearUp(outcome)
+	case errors.Is(err, ErrDeadline):
+		return c.clearUp(c.empty())
 	}
-	return outcome, err
+	return nil, err
 }
 
 // attempt is one try of a pop: an outcome ends it, again repeats it at once, neither means that nothing is ready.
@@ -110,6 +118,12 @@ type attempt func() (outcome *PopOutcome, again bool, err error)
 // run tries until there is an outcome: here while this node leads, elsewhere while it does not.
 func (c *popCall) run(here, elsewhere attempt) (*PopOutcome, error) {
 	for {
+		if outcome := c.late(); outcome != nil {
+			return outcome, nil
+		}
+		if len(c.doubts) >= doubtsMax {
+			return nil, ErrDeadline
+		}
 		began := time.Now()
 		c.plan()
 		leads := c.leads()
@@ -153,17 +167,18 @@ func (c *popCall) leads() bool {
 
 func (c *popCall) guest() bool { return c.serves != command.RequestID{} }
 
-// over tells that nobody waits for the answer any more, or that the node stops.
-func (c *popCall) over() bool {
+// gone tells that nobody waits for the answer any more.
+func (c *popCall) gone() bool {
 	select {
 	case <-c.Gone:
-		return true
-	case <-c.b.stopped.Done():
 		return true
 	default:
 		return false
 	}
 }
+
+// over tells that the client has gone or that the node stops.
+func (c *popCall) over() bool { return c.gone() || c.b.stopped.Err() != nil }
 
 // cut ends a pop whose client has gone or whose node stops, as if its wait were over (cluster 17.1). A pop of another node
 // asks the next leader.

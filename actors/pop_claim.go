@@ -125,6 +125,10 @@ func (c *popCall) park(actor *groupActor, w *waiter) (offered bool, err error) {
 	c.offered, offered = c.b.awaitOffer(actor, w, stay)
 	c.b.standing.Add(-1)
 	c.waited += time.Since(began)
+	if !offered && c.offered.kind == offerRiding {
+		c.doubtful = true
+		return false, ErrDeadline
+	}
 	return offered, err
 }
 
@@ -138,7 +142,8 @@ type parking struct {
 }
 
 // awaitOffer waits for the answer of a group actor to a waiter that was sent to it. offered is false when the parking is
-// over, the client has gone or the node stops, and nothing was offered; then nothing will be.
+// over, the client has gone or the node stops, and nothing was offered; then nothing will be, unless the offer is of the kind
+// offerRiding.
 func (b *Broker) awaitOffer(actor *groupActor, w *waiter, stay parking) (o offer, offered bool) {
 	timer := time.NewTimer(stay.wait)
 	defer timer.Stop()
@@ -165,7 +170,7 @@ func (b *Broker) awaitOffer(actor *groupActor, w *waiter, stay parking) (o offer
 	select {
 	case o = <-w.offers:
 	case <-timer.C:
-		return offer{}, false
+		return offer{kind: offerRiding}, false
 	}
 	return o, o.kind != offerNothing
 }
@@ -196,6 +201,7 @@ func (c *popCall) take(actor *groupActor, w *waiter) (outcome *PopOutcome, again
 		return nil, false, ErrRetry
 	case offerClaimed:
 		if c.offered.result == nil {
+			c.doubtful = true
 			return c.lost()
 		}
 		return c.deliver(w.spec.lease, c.offered.result)
@@ -209,7 +215,7 @@ func (c *popCall) take(actor *groupActor, w *waiter) (outcome *PopOutcome, again
 		targets[i].Partition = id
 	}
 	claim := w.spec.command(targets)
-	c.b.choose(claim, c.offered.autoPartitions, c.offered.autoBatch)
+	choose(claim, c.offered.autoPartitions, c.offered.autoBatch)
 	result, err := c.propose(claim)
 	if err != nil {
 		actor.Tell(&giveBack{partitions: c.offered.partitions, nowMicros: c.b.log.Now()})
@@ -229,12 +235,14 @@ func (c *popCall) propose(claim *command.Claim) (*command.ClaimResult, error) {
 	case o = <-done:
 	case <-timer.C:
 		if c.b.pending.remove(id) {
+			c.doubtful = true
 			return nil, ErrDeadline
 		}
 		o = <-done
 	}
 	result, err := o.unpack()
 	if err != nil {
+		c.doubtful = c.doubtful || !certain(err)
 		return nil, err
 	}
 	c.confirmed = true // the claim is in the log, and here is everything before it
@@ -275,14 +283,12 @@ func (s *claimSpec) command(targets []command.ClaimTarget) *command.Claim {
 	}
 }
 
-// choose puts into a claim what autopilot has chosen, and tells it to the node of the pop when that is another one.
-func (b *Broker) choose(claim *command.Claim, partitions, batch int) {
+// choose puts into a claim what autopilot has chosen, and with it tells the pop, wherever that waits.
+func choose(claim *command.Claim, partitions, batch int) {
 	if batch > 0 {
 		claim.Batch = uint64(batch)
 	}
-	if claim.For.Origin != b.pending.origin {
-		claim.AutoPartitions, claim.AutoBatch = uint32(partitions), uint32(batch)
-	}
+	claim.AutoPartitions, claim.AutoBatch = uint32(partitions), uint32(batch)
 }
 
 // claimUnregistered claims for a pinned group that has no cursor anywhere in the queue: the claim itself makes group and

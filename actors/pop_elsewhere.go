@@ -19,8 +19,8 @@ type leaderCall struct {
 	answer command.PopAnswer
 }
 
-// askLeader sends a pop to the leader and waits for what becomes of it. When it returns without a claim, one that is applied
-// later is handed back. No claim, no verdict and no error: the client has gone, or the node stops.
+// askLeader sends a pop to the leader and waits for what becomes of it. When it returns without a claim or a verdict, one that
+// is applied later stays in doubt. No claim, no verdict and no error: the client has gone, or the node stops.
 func (c *popCall) askLeader(call *command.PopCall) (called leaderCall, err error) {
 	if c.guest() {
 		return leaderCall{}, ErrRetry // its own node asks the next leader
@@ -50,7 +50,10 @@ func (c *popCall) askLeader(call *command.PopCall) (called leaderCall, err error
 	if called.answer.Verdict == command.PopTaken {
 		<-ctx.Done() // the claim is in the log, and on its way to here
 	}
-	if !c.b.expected.remove(sequence) {
+	switch doubtful := err != nil || called.answer.Doubtful || called.answer.Verdict == command.PopTaken; {
+	case doubtful && len(claim) == 0:
+		c.doubts = append(c.doubts, doubt{sequence, claim})
+	case !c.b.expected.remove(sequence):
 		s := <-claim
 		return leaderCall{claim: &s}, nil
 	}
@@ -140,7 +143,7 @@ func (c *discoverCall) elsewhere() (outcome *PopOutcome, again bool, err error) 
 	call.Namespace, call.HasNamespace, call.Task, call.HasTask = c.r.Namespace, c.r.HasNamespace, c.r.Task, c.r.HasTask
 	outcome, again, err = c.settle(c.askLeader(call))
 	c.learn(queues)
-	return c.found(outcome, again, err)
+	return outcome, again, err
 }
 
 // call describes the pop to the leader, in durations.

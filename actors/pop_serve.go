@@ -67,18 +67,20 @@ func guestDuration(micros uint64) time.Duration {
 
 // answer says what became of a pop of another node.
 func (c *popCall) answer(outcome *PopOutcome, err error) command.PopAnswer {
-	nothing := command.PopAnswer{Verdict: command.PopNothing, Registered: c.registered, Conflation: c.conflation}
+	nothing := command.PopAnswer{
+		Verdict: command.PopNothing, Registered: c.registered, Conflation: c.conflation, Doubtful: c.doubtful,
+	}
 	var refusal *command.Refusal
 	switch {
 	case err == nil && len(outcome.Batches) > 0:
 		return command.PopAnswer{Verdict: command.PopTaken}
-	case err == nil, errors.Is(err, ErrDeadline): // a claim in doubt is handed back by its node, should it be applied
+	case err == nil, errors.Is(err, ErrDeadline):
 		return nothing
 	case errors.As(err, &refusal):
 		return command.PopAnswer{Verdict: command.PopRefused, Code: refusal.Code, Text: refusal.Text}
 	case errors.Is(err, ErrOverloaded):
 		return command.PopAnswer{Verdict: command.PopOverloaded}
 	default:
-		return command.PopAnswer{Verdict: command.PopAgain, Tried: c.tried}
+		return command.PopAnswer{Verdict: command.PopAgain, Tried: c.tried, Doubtful: c.doubtful}
 	}
 }

@@ -84,7 +84,7 @@ func (b *Broker) rider(ride *rideRequest, actor *groupActor) (p Proposal, ok boo
 		target.Name = ride.partition
 	}
 	claim := w.spec.command([]command.ClaimTarget{target})
-	b.choose(claim, ride.autoPartitions, ride.autoBatch)
+	choose(claim, ride.autoPartitions, ride.autoBatch)
 	p = Proposal{
 		Item:     command.Item{Command: claim},
 		Deadline: w.spec.deadline,

@@ -76,6 +76,8 @@ const (
 	offerClaimed
 	// offerFailed: this node cannot read its store, so it does not know what is ready.
 	offerFailed
+	// offerRiding: a claim rides with a push, and nobody knows yet what becomes of it.
+	offerRiding
 )
 
 // offer answers a waiter.

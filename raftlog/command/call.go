@@ -61,6 +61,8 @@ type PopAnswer struct {
 	Registered, Conflation bool
 	// Tried tells that the pop has made its queue, or found it, and does not make it again.
 	Tried bool
+	// Doubtful tells that the leader may have made a claim for the pop and does not know what became of it.
+	Doubtful bool
 	// Code and Text are those of a refusal.
 	Code, Text string
 }
@@ -111,7 +113,7 @@ func DecodePopCall(data []byte) (PopCall, error) {
 // AppendPopAnswer appends the encoding of an answer.
 func AppendPopAnswer(dst []byte, a *PopAnswer) []byte {
 	dst = append(dst, callVersion, byte(a.Verdict))
-	dst = appendFlags(dst, a.Registered, a.Conflation, a.Tried)
+	dst = appendFlags(dst, a.Registered, a.Conflation, a.Tried, a.Doubtful)
 	dst = appendString(dst, a.Code)
 	return appendString(dst, a.Text)
 }
@@ -126,8 +128,8 @@ func DecodePopAnswer(data []byte) (PopAnswer, error) {
 	if a.Verdict < PopTaken || a.Verdict > PopOverloaded {
 		d.fail("verdict")
 	}
-	flags := d.flags(3)
-	a.Registered, a.Conflation, a.Tried = bit(flags, 0), bit(flags, 1), bit(flags, 2)
+	flags := d.flags(4)
+	a.Registered, a.Conflation, a.Tried, a.Doubtful = bit(flags, 0), bit(flags, 1), bit(flags, 2), bit(flags, 3)
 	a.Code, a.Text = d.name(), d.name()
 	return a, d.endCall()
 }

@@ -42,6 +42,7 @@ func samplePopAnswers() []namedAnswer {
 		{"pop_answer_taken", PopAnswer{Verdict: PopTaken}},
 		{"pop_answer_nothing", PopAnswer{Verdict: PopNothing, Registered: true, Conflation: true}},
 		{"pop_answer_again", PopAnswer{Verdict: PopAgain, Tried: true}},
+		{"pop_answer_doubtful", PopAnswer{Verdict: PopNothing, Registered: true, Doubtful: true}},
 		{"pop_answer_refused", PopAnswer{Verdict: PopRefused, Code: "retry", Text: "the entry has no room for the command"}},
 		{"pop_answer_overloaded", PopAnswer{Verdict: PopOverloaded}},
 	}

@@ -164,7 +164,7 @@ type Claim struct {
 	// For is the pop that the claim serves: it waits under this id at its node, which is that of the claim or another one,
 	// and learns what it got when that node applies the claim. Zero serves nobody.
 	For RequestID
-	// AutoPartitions and AutoBatch are what autopilot chose for a pop of another node; 0 where it was not asked (messaging
+	// AutoPartitions and AutoBatch are what autopilot chose for the pop; 0 where it was not asked (messaging
 	// 5.10).
 	AutoPartitions, AutoBatch uint32
 }
