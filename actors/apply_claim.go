@@ -206,6 +206,7 @@ func (a *apply) claimTarget(c *claimProgress, queue *catalog.Queue, group *catal
 // visible.
 func (a *apply) deliverable(queue *catalog.Queue, group *catalog.Group, p *catalog.Partition, row *cursor.State, c *claimProgress, visibility partition.Visibility) (window cursor.Window, end, next uint64, err error) {
 	end = cursor.NoCap
+	a.partitions.claimed(p.ID)
 	err = a.inPartition(queue, p, func(m *partition.Machine) (err error) {
 		from := max(row.Cursor, m.LogStart())
 		window.LogStart, window.VisibleEnd, next, err = m.Visible(a.batch, from, visibility)

@@ -279,6 +279,16 @@ func (b *Broker) DurablePoint() (uint64, error) {
 // StoreUsage is what the store tells of itself.
 type StoreUsage = store.Usage
 
+// StoreOperations are what the store has been asked since it was opened, for the metrics.
+func (b *Broker) StoreOperations() store.Operations { return b.store.Operations() }
+
+// PartitionLoads counts the partitions that were brought into memory and put out of it since the start, and the claims that
+// brought one in.
+func (b *Broker) PartitionLoads() (loaded, unloaded, byClaims uint64) {
+	l := &b.machine.partitions.loads
+	return l.loaded.Load(), l.unloaded.Load(), l.byClaims.Load()
+}
+
 // StoreUsage describes the store for the metrics; it looks at the disk, which costs some milliseconds.
 func (b *Broker) StoreUsage() StoreUsage { return b.store.Usage() }
 

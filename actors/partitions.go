@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"sync/atomic"
+
 	"queen/actors/machine/partition"
 	"queen/store"
 )
@@ -22,7 +24,12 @@ type partitions struct {
 	// ring and hand are the clock that picks whom to passivate: an actor that was used since the hand passed it last stays.
 	ring []*partitionActor
 	hand int
+	// loads may be read by any goroutine.
+	loads partitionLoads
 }
+
+// partitionLoads count comings and goings, for the metrics.
+type partitionLoads struct{ loaded, unloaded, byClaims atomic.Uint64 }
 
 // partitionsActive bounds the partitions in memory: about 2 KiB each in some twenty objects, which the garbage collector
 // visits again and again. Activation costs a few microseconds, so a larger number buys little.
@@ -38,6 +45,7 @@ func (p *partitions) get(queueID, id uint64) *partitionActor {
 		actor.used = true
 		return actor
 	}
+	p.loads.loaded.Add(1)
 	actor := p.activate(func() Behavior {
 		return &holder[*partition.Machine]{load: func(reader store.Reader) (*partition.Machine, error) {
 			return partition.Load(reader, queueID, id)
@@ -64,6 +72,7 @@ func (p *partitions) activate(make func() Behavior) *partitionActor {
 		return actor
 	}
 	delete(p.active, actor.id)
+	p.loads.unloaded.Add(1)
 	actor.Become(make)
 	return actor
 }
@@ -79,6 +88,13 @@ func (p *partitions) turn() (place int) {
 	return place
 }
 
+// claimed notes that a claim is about to ask a partition.
+func (p *partitions) claimed(id uint64) {
+	if p.active[id] == nil {
+		p.loads.byClaims.Add(1)
+	}
+}
+
 // drop stops the actor of a partition that is deleted.
 func (p *partitions) drop(id uint64) {
 	actor := p.active[id]
@@ -86,6 +102,7 @@ func (p *partitions) drop(id uint64) {
 		return
 	}
 	delete(p.active, id)
+	p.loads.unloaded.Add(1)
 	p.ring[actor.place] = nil
 	actor.Stop()
 }

@@ -18,7 +18,7 @@ func describeEntry(data []byte) (first, all string) {
 	counts := map[string]int{}
 	var names []string
 	for i := range entry.Items {
-		name := commandName(entry.Items[i].Command)
+		name := entry.Items[i].Command.Op().String()
 		if counts[name]++; counts[name] == 1 {
 			names = append(names, name)
 		}
@@ -29,10 +29,4 @@ func describeEntry(data []byte) (first, all string) {
 		names[i] = fmt.Sprintf("%d %s", counts[name], name)
 	}
 	return first, strings.Join(names, ", ")
-}
-
-// commandName is the name of a command's type.
-func commandName(c command.Command) string {
-	name := strings.TrimPrefix(fmt.Sprintf("%T", c), "*")
-	return strings.TrimPrefix(name, "command.")
 }

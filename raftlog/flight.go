@@ -1,6 +1,10 @@
 package raftlog
 
-import "time"
+import (
+	"time"
+
+	"queen/raftlog/command"
+)
 
 // stallTime is how long entries may be in flight although the log has nothing that is not applied (cluster 5, rule 3).
 const stallTime = 5 * time.Second
@@ -50,19 +54,26 @@ func (p *proposer) requeueLocked() {
 // applied settles an entry. Called by the apply goroutine, in log order.
 func (p *proposer) applied(term, number uint64) {
 	p.mu.Lock()
-	settled := p.appliedLocked(term, number)
+	settled, slow := p.appliedLocked(term, number)
 	p.mu.Unlock()
+	p.tellSlow(slow)
 	for i := range settled {
 		settled[i].settle() // may let others in, which come here
 	}
 }
 
-// appliedLocked is applied. It returns the commands that have room to give back.
-func (p *proposer) appliedLocked(term, number uint64) (rooms []pending) {
+// slowCommand is a command that took longer than Options.SlowCommand from its arrival until it was applied.
+type slowCommand struct {
+	name string
+	took time.Duration
+}
+
+// appliedLocked is applied. It returns the commands that have room to give back, and those that were slow.
+func (p *proposer) appliedLocked(term, number uint64) (rooms []pending, slow []slowCommand) {
 	if term != p.term {
-		return nil
+		return nil, nil
 	}
-	settled := 0
+	settled, now := 0, p.options.Clock.Monotonic()
 	var lost []pending
 	for settled < len(p.flight) && p.flight[settled].number <= number {
 		if entry := &p.flight[settled]; entry.number < number {
@@ -70,6 +81,7 @@ func (p *proposer) appliedLocked(term, number uint64) (rooms []pending) {
 			lost = append(lost, entry.items...)
 		} else {
 			rooms = appendRooms(rooms, entry.items)
+			slow = p.appendSlow(slow, entry.items, now)
 		}
 		p.flying -= len(p.flight[settled].items)
 		settled++
@@ -89,7 +101,32 @@ func (p *proposer) appliedLocked(term, number uint64) (rooms []pending) {
 	if p.queue.len() > 0 && p.room() {
 		p.signal()
 	}
-	return rooms
+	return rooms, slow
+}
+
+// slowLogEvery is how often a slow command gets a line in the log: on a slow disk all of them are.
+const slowLogEvery = time.Second
+
+// tellSlow reports slow commands. Called by the apply goroutine.
+func (p *proposer) tellSlow(slow []slowCommand) {
+	for _, was := range slow {
+		p.options.observer().CommandSlow(was.name, was.took)
+	}
+	if now := p.options.Clock.Monotonic(); len(slow) > 0 && now-p.slowLogged >= slowLogEvery {
+		p.slowLogged = now
+		p.logger.Warn().Str("command", slow[0].name).Int64("ms", slow[0].took.Milliseconds()).Int("of_entry", len(slow)).
+			Msg("raft: slow command")
+	}
+}
+
+func (p *proposer) appendSlow(slow []slowCommand, items []pending, now time.Duration) []slowCommand {
+	for i := range items {
+		took := now - items[i].arrived
+		if items[i].arrived > 0 && p.options.SlowCommand > 0 && took > p.options.SlowCommand {
+			slow = append(slow, slowCommand{command.ItemOp(items[i].encoded).String(), took})
+		}
+	}
+	return slow
 }
 
 func appendRooms(rooms, items []pending) []pending {

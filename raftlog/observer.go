@@ -15,8 +15,15 @@ type Observer interface {
 	EntryProposed(commands, bytes int)
 	// EntryCommitted tells how long an entry of this leader took from its proposal to its commit.
 	EntryCommitted(took time.Duration)
+	// CommandSlow tells of a command that took longer than Options.SlowCommand from its arrival at this leader until it was applied.
+	CommandSlow(name string, took time.Duration)
 	// LogFlushed tells how long one flush of a log file took.
 	LogFlushed(took time.Duration)
+	// StateOpened tells that the state is about to be sent to another node, StateBytesSent that so many bytes of it go out, and
+	// StateSent that all of it has come there.
+	StateOpened()
+	StateBytesSent(bytes int)
+	StateSent()
 }
 
 // unobserved is the observer of a Node that was given none.
@@ -26,6 +33,11 @@ func (unobserved) CommandWaited(time.Duration)  {}
 func (unobserved) EntryProposed(int, int)       {}
 func (unobserved) EntryCommitted(time.Duration) {}
 func (unobserved) LogFlushed(time.Duration)     {}
+
+func (unobserved) CommandSlow(string, time.Duration) {}
+func (unobserved) StateOpened()                      {}
+func (unobserved) StateBytesSent(int)                {}
+func (unobserved) StateSent()                        {}
 
 // observer is the one that was given, or one that does nothing.
 func (o *Options) observer() Observer {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -72,6 +73,8 @@ type Options struct {
 	Clock Clock
 	// Logger receives events; the library's own lines come at debug level.
 	Logger zerolog.Logger
+	// SlowCommand is from when on the Observer is told of a slow command; 0 is never.
+	SlowCommand time.Duration
 	// Observer is told how long the steps of the write path take; nil observes nothing.
 	Observer Observer
 	// Faults is called at the crash points of cluster 19 with the point's name; nil does nothing.

@@ -68,6 +68,8 @@ type proposer struct {
 	flight []flight
 	// flying is the number of commands in flight.
 	flying int
+	// slowLogged is the monotonic instant of the last line about a slow command; the apply goroutine's own.
+	slowLogged time.Duration
 	// refused is why no command is let in any more; closed is why what is in is not proposed any more.
 	refused, closed error
 	// idle is closed when nothing waits and nothing is in flight; nil when nobody waits for that.

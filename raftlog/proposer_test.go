@@ -383,3 +383,26 @@ func TestQueueKeepsOrderUnderAnyHistory(t *testing.T) {
 		}
 	})
 }
+
+// slowest notes slow commands.
+type slowest struct {
+	unobserved
+	names []string
+}
+
+func (s *slowest) CommandSlow(name string, _ time.Duration) { s.names = append(s.names, name) }
+
+func TestCommandsBeyondTheThresholdAreToldOfAsSlow(t *testing.T) {
+	for threshold, want := range map[time.Duration]int{0: 0, 1: 1, time.Hour: 0} {
+		told := &slowest{}
+		p, library := startProposer(t, func(o *Options) { o.Observer, o.SlowCommand = told, threshold })
+		begin(t, p, library, 2)
+		put(t, p, 7)
+		_, term, number := library.take(t)
+		p.noteAppended(term, number)
+		p.applied(term, number)
+		if len(told.names) != want || want == 1 && told.names[0] != "Extend" {
+			t.Errorf("threshold %v: %q", threshold, told.names)
+		}
+	}
+}

@@ -31,11 +31,15 @@ const (
 func (n *Node) newStateSender() *transfer.Sender {
 	limit := rate.NewLimiter(sendBytesPerSecond, 4*transfer.MaxRangeBytes)
 	return transfer.NewSender(transfer.SenderOptions{
-		Open:   n.openState,
-		Pace:   limit.WaitN,
-		Now:    time.Now,
-		Logger: n.logger,
-		Faults: n.options.fault,
+		Open: n.openState,
+		Pace: func(ctx context.Context, bytes int) error {
+			n.options.observer().StateBytesSent(bytes)
+			return limit.WaitN(ctx, bytes)
+		},
+		Received: n.options.observer().StateSent,
+		Now:      time.Now,
+		Logger:   n.logger,
+		Faults:   n.options.fault,
 	})
 }
 
@@ -57,6 +61,7 @@ func (n *Node) openState(_ context.Context) (transfer.Source, []byte, error) {
 		return nil, nil, errors.Join(err, source.Close())
 	}
 	n.members.sending(index)
+	n.options.observer().StateOpened()
 	return source, meta, nil
 }
 

@@ -141,9 +141,11 @@ func (s *Store) write(b *Batch) error {
 	defer txn.Discard()
 	// Nobody changes the operations of a batch that was handed over, so they need no lock.
 	arena := make([]byte, 0, b.own.bytes+rowSumBytes*len(b.own.operations))
+	deleted := 0
 	for _, op := range b.own.operations {
 		var err error
 		if op.deleted {
+			deleted++
 			err = txn.Delete(op.key)
 		} else {
 			start := len(arena)
@@ -157,5 +159,6 @@ func (s *Store) write(b *Batch) error {
 	if err := txn.CommitAt(b.index, nil); err != nil {
 		return fmt.Errorf("write transaction: %w", err)
 	}
+	s.operations.wrote(len(b.own.operations), deleted)
 	return s.opts.failWrite(FaultStoreCommitted)
 }

@@ -47,6 +47,7 @@ func (s snapshot) get(key []byte) ([]byte, error) {
 
 func (s snapshot) lookUp(key []byte) (value []byte, err error) {
 	defer recoverFault(debug.SetPanicOnFault(true), &err)
+	s.store.operations.gets.Add(1)
 	item, err := s.txn.Get(key)
 	if errors.Is(err, badger.ErrKeyNotFound) {
 		return nil, nil
@@ -86,6 +87,7 @@ func (s snapshot) iterate(prefix, from []byte, reverse bool) *rowIterator {
 	if !reverse {
 		o.Prefix = prefix // lets Badger leave out tables; in reverse it would end at the first key beyond the prefix
 	}
+	s.store.operations.seeks.Add(1)
 	r := &rowIterator{it: s.txn.NewIterator(o), prefix: prefix, reverse: reverse}
 	switch {
 	case !reverse:

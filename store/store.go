@@ -40,6 +40,7 @@ type Store struct {
 
 	gate          *gate // of those who read main
 	corruptions   atomic.Uint64
+	operations    operations
 	failure       atomic.Pointer[error]
 	quit          chan struct{}
 	committerDone chan struct{}

@@ -31,6 +31,9 @@ type meters struct {
 	queueWait, commit, logFlush, apply, storeWrite      *metrics.PrometheusHistogram
 	durablePoint, push, pop                             *metrics.PrometheusHistogram
 	proposals, retainVisited, retainDue, retainedAppend *metrics.Counter
+
+	statesOpened, statesSent, statesInstalled *metrics.Counter
+	stateBytesSent, stateBytesReceived        *metrics.Counter
 }
 
 func newMeters(a *API, started time.Time) *meters {
@@ -55,12 +58,38 @@ func newMeters(a *API, started time.Time) *meters {
 		retainVisited:  set.NewCounter(`queen_raft_retention_scan{kind="visited"}`),
 		retainDue:      set.NewCounter(`queen_raft_retention_scan{kind="due"}`),
 		retainedAppend: set.NewCounter(`queen_raft_retention_scan{kind="removed"}`),
+
+		statesOpened:       set.NewCounter(`queen_raft_snapshots_total{kind="built"}`),
+		statesSent:         set.NewCounter(`queen_raft_snapshots_total{kind="sent"}`),
+		statesInstalled:    set.NewCounter(`queen_raft_snapshots_total{kind="installed"}`),
+		stateBytesSent:     set.NewCounter(`queen_raft_snapshot_bytes_total{kind="sent"}`),
+		stateBytesReceived: set.NewCounter(`queen_raft_snapshot_bytes_total{kind="received"}`),
 	}
 }
 
 // PeerRefused counts a refused handshake with a node, 0 for one that is not known; the reason is one of cluster 2.4.
 func (a *API) PeerRefused(node uint64, reason string) {
 	a.meters.set.GetOrCreateCounter(fmt.Sprintf("queen_raft_peer_refused_total{peer=\"%d\",reason=%q}", node, reason)).Inc()
+}
+
+// StateReceived counts bytes of another node's state that came here.
+func (a *API) StateReceived(bytes int64) { a.meters.stateBytesReceived.AddInt64(bytes) }
+
+// StateInstalled counts a state of another node that took the place of this node's.
+func (a *API) StateInstalled() { a.meters.statesInstalled.Inc() }
+
+// StateOpened implements raftlog.Observer.
+func (m *meters) StateOpened() { m.statesOpened.Inc() }
+
+// StateBytesSent implements raftlog.Observer.
+func (m *meters) StateBytesSent(bytes int) { m.stateBytesSent.Add(bytes) }
+
+// StateSent implements raftlog.Observer.
+func (m *meters) StateSent() { m.statesSent.Inc() }
+
+// CommandSlow implements raftlog.Observer.
+func (m *meters) CommandSlow(name string, _ time.Duration) {
+	m.set.GetOrCreateCounter(fmt.Sprintf("queen_raft_slow_commands_total{command=%q}", name)).Inc()
 }
 
 // CommandWaited implements raftlog.Observer.

@@ -88,6 +88,7 @@ func (a *API) writeMetrics(w io.Writer) {
 	a.writeRaft(e)
 	if a.connected.Load() {
 		a.writeActors(e)
+		a.writeStore(e)
 		a.writeRecent(e)
 		a.writeDepths(e, time.Now())
 	}
@@ -189,6 +190,23 @@ func (a *API) writeActors(e *exposition) {
 	}
 	e.sample("queen_consume_engine", rows["group"].running, label{"kind", "groups"})
 	e.sample("queen_consume_engine", rows["partition"].running, label{"kind", "partitions"})
+	loaded, unloaded, byClaims := a.broker().PartitionLoads()
+	e.sample("queen_consume_parts_total", float64(loaded), label{"kind", "loaded"})
+	e.sample("queen_consume_parts_total", float64(unloaded), label{"kind", "unloaded"})
+	e.sample("queen_consume_cold_claims_total", float64(byClaims))
+}
+
+func (a *API) writeStore(e *exposition) {
+	operations := a.broker().StoreOperations()
+	for _, asked := range []struct {
+		kind  string
+		count uint64
+	}{{"get", operations.Gets}, {"put", operations.Puts}, {"delete", operations.Deletes}, {"seek", operations.Seeks}} {
+		e.sample("queen_raft_store_operations_total", float64(asked.count), label{"kind", asked.kind})
+	}
+	if stored, err := a.broker().Traces(); err == nil { // a store that cannot be read says so elsewhere
+		e.sample("queen_raft_traces_stored", float64(stored))
+	}
 }
 
 // writeRecent shows what the last minute had in each queue. A series falls silent with its queue.

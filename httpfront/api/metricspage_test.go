@@ -101,7 +101,8 @@ var still = []string{
 	"queen_raft_term", "queen_raft_leader", "queen_raft_leader_changes_total", "queen_raft_quorum_ack_age_seconds",
 	"queen_disk_used_percent", "queen_raft_inflight", "queen_raft_command_queue_depth", "queen_raft_log_storage",
 	"queen_event_loop_lag_avg_milliseconds", "queen_consumer_group_lag_complete", "queen_raft_forward_total", "queen_raft_identity",
-	"queen_raft_admit_forwarded_total",
+	"queen_raft_admit_forwarded_total", "queen_raft_snapshots_total", "queen_raft_snapshot_bytes_total", "queen_raft_traces_stored",
+	"queen_consume_cold_claims_total",
 }
 
 // TestFamiliesOfAClusterMove: what a node alone does not have.
@@ -119,6 +120,17 @@ func TestFamiliesOfAClusterMove(t *testing.T) {
 	want(map[string]float64{
 		`queen_raft_identity{state="ok"}`: 1, `queen_raft_identity{state="replaced"}`: 0, `queen_raft_leader`: 1,
 		`queen_raft_forward_total{kind="sent"}`: 0, `queen_raft_forward_total{kind="served"}`: 0, `queen_raft_storage_full`: 0,
+	})
+	n.api.StateReceived(5)
+	n.api.StateInstalled()
+	n.api.meters.StateOpened()
+	n.api.meters.StateBytesSent(7)
+	n.api.meters.StateSent()
+	n.api.meters.CommandSlow("Push", time.Second)
+	want(map[string]float64{
+		`queen_raft_snapshots_total{kind="built"}`: 1, `queen_raft_snapshots_total{kind="sent"}`: 1,
+		`queen_raft_snapshots_total{kind="installed"}`: 1, `queen_raft_snapshot_bytes_total{kind="sent"}`: 7,
+		`queen_raft_snapshot_bytes_total{kind="received"}`: 5, `queen_raft_slow_commands_total{command="Push"}`: 1,
 	})
 	change := func(h *Health) {
 		h.Identity, h.LeaderID, h.StorageFull = "replaced", 2, true

@@ -1,6 +1,11 @@
 package command
 
-import "github.com/google/uuid"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+)
 
 // Opcode names the kind of a command on the wire. Numbers are never reused.
 type Opcode uint8
@@ -375,6 +380,27 @@ type Trace struct {
 type TraceSweep struct {
 	BeforeMicros uint64
 	MaxKeys      uint32
+}
+
+// names are the names of the kinds, for people.
+var names = func() map[Opcode]string {
+	names := map[Opcode]string{}
+	for _, c := range []Command{
+		TermStart{}, Tick{}, Push{}, Ack{}, Extend{}, Claim{}, HandBack{}, Register{}, Configure{}, DeleteQueue{}, DeleteGroup{}, Seek{},
+		ChangeSubscription{}, Transaction{}, DeadLetterDelete{}, DeadLetterReplay{}, Retain{}, Sweep{}, MoveChunks{}, Trace{},
+		TraceSweep{}, Membership{},
+	} {
+		names[c.Op()] = strings.TrimPrefix(fmt.Sprintf("%T", c), "command.")
+	}
+	return names
+}()
+
+// String is the name of the kind, as in logs and metrics.
+func (o Opcode) String() string {
+	if name := names[o]; name != "" {
+		return name
+	}
+	return fmt.Sprintf("Opcode(%d)", uint8(o))
 }
 
 func (TermStart) Op() Opcode          { return OpTermStart }

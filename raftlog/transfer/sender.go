@@ -36,6 +36,8 @@ type SenderOptions struct {
 	// Pace waits before so many bytes are sent, so that a transfer leaves the node room for its work; such as WaitN of a
 	// rate.Limiter with a burst of at least MaxRangeBytes. Nil does not wait.
 	Pace func(ctx context.Context, bytes int) error
+	// Received is called when a receiver says that it has a whole export; nil does nothing.
+	Received func()
 	// Now is the clock, for idle exports. Required.
 	Now func() time.Time
 	// Idle is how long an export stays open without a request, MaxAge how long at most. Zero means 60 s and 12 h.
@@ -258,7 +260,15 @@ func (e *export) read(r request) (p piece, answer []byte, room int, err error) {
 }
 
 func (s *Sender) end(peer uint64, id exportID) {
-	s.drop("received", func(e *export) bool { return e.peer == peer && e.id == id })
+	received := false
+	s.drop("received", func(e *export) bool {
+		its := e.peer == peer && e.id == id
+		received = received || its
+		return its
+	})
+	if received && s.options.Received != nil {
+		s.options.Received()
+	}
 }
 
 // CloseIdle closes the exports that nobody has asked for in a while. Serve calls it; the owner calls it now and then, so

@@ -76,6 +76,7 @@ func (n *Node) install(ctx context.Context, leader uint64) error {
 		n.health.broken(err)
 		return fmt.Errorf("open the installed state: %w", err)
 	}
+	n.health.handlers.StateInstalled()
 	n.log.Info().Msg(fmt.Sprintf("raft: snapshot installed index=%d bytes=%d ms=%d",
 		imported.Index, result.Bytes, time.Since(began).Milliseconds()))
 	if err := store.CleanStaging(n.incoming()); err != nil {
@@ -94,6 +95,7 @@ func (n *Node) fetchState(ctx context.Context, leader uint64) (transfer.Result, 
 	if err != nil {
 		return transfer.Result{}, err
 	}
+	defer func() { n.health.handlers.StateReceived(receiver.Received()) }()
 	call, closeCall := raftlog.StateFrom(groupPort{n.port.network}, leader)
 	defer closeCall()
 	for try := 1; ; try++ {

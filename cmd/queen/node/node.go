@@ -272,6 +272,7 @@ func (n *Node) openLog(context.Context) error {
 	options.Logger = n.log
 	options.Faults = faultPoints(n.config.TestFaults)
 	options.Observer = n.health.handlers.Observer()
+	options.SlowCommand = milliseconds(n.config.RaftSlowCommandMs)
 	options.ForwardStreams = n.config.RaftForwardStreams
 	options.PurgeHoldSeconds = int(n.config.RaftPurgeHoldSeconds)
 	options.Disk = n.disk.report

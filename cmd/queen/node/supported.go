@@ -35,7 +35,7 @@ var (
 		"QUEEN_RAFT_TIMER_", "QUEEN_RAFT_KV_", "QUEEN_TIMERS_"}
 	idleSettings = []string{"QUEEN_CELL_ID", "QUEEN_CONSUME_CHECKPOINT_MS",
 		"QUEEN_CONSUME_ROWS_PER_COMMAND", "QUEEN_RAFT_AUTO_REJOIN", "QUEEN_RAFT_CLIENT_OFFLOAD",
-		"QUEEN_RAFT_RETENTION_SCAN_PER_S", "QUEEN_RAFT_SLOW_COMMAND_MS"}
+		"QUEEN_RAFT_RETENTION_SCAN_PER_S"}
 )
 
 // withoutEffect lists the settings that somebody has set and this build does not use.
