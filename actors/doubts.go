@@ -9,7 +9,8 @@ import (
 
 // A pop that is cut off from its leader does not know whether a claim was made for it. Such a claim holds its partitions and
 // counts a delivery attempt, and when the cut lasts longer than the lease, nothing takes that back. So no pop says that there
-// is nothing while a claim of its own may be in the log: it applies what is committed first, and takes the claim if it is there.
+// is nothing, or claims again, while a claim of its own may be in the log: it applies what is committed first, and takes the claim
+// if it is there, even when its lease is over.
 
 // doubt is an attempt of a pop whose claim may still come, under the id that the claim names.
 type doubt struct {
@@ -17,13 +18,24 @@ type doubt struct {
 	claim    chan servedClaim
 }
 
-// doubtsMax bounds the doubts of one pop. It ends without knowing after so many.
-const doubtsMax = 64
-
 // certain tells whether an error of a proposal says that its command did not happen.
 func certain(err error) bool {
 	var refusal *command.Refusal
 	return errors.As(err, &refusal) || errors.Is(err, ErrOverloaded) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrGone)
+}
+
+// unlessLate makes an attempt, unless one before has got something after all.
+func (c *popCall) unlessLate(try attempt) (outcome *PopOutcome, again bool, err error) {
+	if len(c.doubts) > 0 {
+		if err := c.catchUp(); err != nil {
+			return nil, false, err
+		}
+		if outcome := c.late(); outcome != nil {
+			return outcome, false, nil
+		}
+		c.forget()
+	}
+	return try()
 }
 
 // late is what an earlier attempt has got after all; nil when nothing has come.

@@ -16,7 +16,7 @@ func (c *cluster) hidden(t *testing.T, at *member) {
 	c.set(func() { at.slow = true })
 }
 
-// TestPopTakesAClaimThatItsLeaderDidNotTellOf breaks the link after the claim. The next leader to be asked finds the partition
+// TestPopTakesAClaimThatItsLeaderDidNotTellOf breaks the link after the claim. A leader that is asked again finds the partition
 // leased and says that there is nothing, which is true of everybody but this pop.
 func TestPopTakesAClaimThatItsLeaderDidNotTellOf(t *testing.T) {
 	c := newCluster(t, 3)
@@ -30,12 +30,35 @@ func TestPopTakesAClaimThatItsLeaderDidNotTellOf(t *testing.T) {
 		return answer, err
 	}
 	pop := at.start(wildcard("orders"))
-	eventually(t, "the leader has answered again", func() bool { return calls.Load() == 2 })
+	eventually(t, "the link has broken", func() bool { return calls.Load() == 1 })
 	c.set(func() { at.slow = false })
 	onlyX(t, pop.wait(t))
 	c.forgotten()
 	if n := c.count("*command.HandBack"); n != 0 {
 		t.Errorf("%d hand-backs", n)
+	}
+}
+
+// TestPopDoesNotClaimAgainBeforeItKnowsOfItsClaim lets the lease of a hidden claim end before the pop asks again. A second claim
+// would deliver the message as attempt 2, and nobody had the first.
+func TestPopDoesNotClaimAgainBeforeItKnowsOfItsClaim(t *testing.T) {
+	c := newCluster(t, 3)
+	at := c.members[2]
+	c.hidden(t, at)
+	request := wildcard("orders", waiting)
+	request.LeaseMs = 1000
+	var calls atomic.Int64
+	at.after = func([]byte, error) ([]byte, error) {
+		calls.Add(1)
+		c.moveTime(5 * time.Second)
+		return nil, errLinkBroken
+	}
+	pop := at.start(request)
+	eventually(t, "the link has broken", func() bool { return calls.Load() == 1 })
+	c.set(func() { at.slow = false })
+	onlyX(t, pop.wait(t))
+	if n := calls.Load(); n != 1 {
+		t.Errorf("the leader was asked %d times", n)
 	}
 }
 

@@ -118,12 +118,6 @@ type attempt func() (outcome *PopOutcome, again bool, err error)
 // run tries until there is an outcome: here while this node leads, elsewhere while it does not.
 func (c *popCall) run(here, elsewhere attempt) (*PopOutcome, error) {
 	for {
-		if outcome := c.late(); outcome != nil {
-			return outcome, nil
-		}
-		if len(c.doubts) >= doubtsMax {
-			return nil, ErrDeadline
-		}
 		began := time.Now()
 		c.plan()
 		leads := c.leads()
@@ -131,7 +125,7 @@ func (c *popCall) run(here, elsewhere attempt) (*PopOutcome, error) {
 		if leads {
 			try = here
 		}
-		outcome, again, err := try()
+		outcome, again, err := c.unlessLate(try)
 		if err == nil && outcome == nil && !again {
 			if c.over() {
 				return c.cut()
@@ -308,16 +302,20 @@ func (c *popCall) confirm() error {
 	if c.confirmed {
 		return nil
 	}
+	err := c.catchUp()
+	c.confirmed = err == nil
+	return err
+}
+
+// catchUp waits until what is committed now is applied here.
+func (c *popCall) catchUp() error {
 	// A busy leader takes its time to apply what is committed: that is no reason to say that there is none.
 	ctx, cancel := context.WithTimeout(c.b.stopped, c.b.config.NoLeaderAfter)
 	defer cancel()
-	if err := c.b.log.ReadIndex(ctx); err != nil {
-		if ctx.Err() != nil {
-			// Not wrapped: the time that is over is that of the leader, and not that of a claim.
-			return fmt.Errorf("%w: %v", ErrNoLeader, err)
-		}
-		return err
+	err := c.b.log.ReadIndex(ctx)
+	if err != nil && ctx.Err() != nil {
+		// Not wrapped: the time that is over is that of the leader, and not that of a claim.
+		return fmt.Errorf("%w: %v", ErrNoLeader, err)
 	}
-	c.confirmed = true
-	return nil
+	return err
 }

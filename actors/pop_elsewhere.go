@@ -50,7 +50,7 @@ func (c *popCall) askLeader(call *command.PopCall) (called leaderCall, err error
 	if called.answer.Verdict == command.PopTaken {
 		<-ctx.Done() // the claim is in the log, and on its way to here
 	}
-	switch doubtful := err != nil || called.answer.Doubtful || called.answer.Verdict == command.PopTaken; {
+	switch doubtful := err != nil && !errors.Is(err, ErrNoLeader) || called.answer.Doubtful || called.answer.Verdict == command.PopTaken; {
 	case doubtful && len(claim) == 0:
 		c.doubts = append(c.doubts, doubt{sequence, claim})
 	case !c.b.expected.remove(sequence):
