@@ -60,7 +60,7 @@ func (c *popCall) clearUp(empty *PopOutcome) (*PopOutcome, error) {
 	if len(c.doubts) == 0 {
 		return empty, nil
 	}
-	// Not before the node stops but beside it: what comes until then is not lost.
+	// Not bounded by the end of the broker: a pop that is ended by it asks for the last time.
 	ctx, cancel := context.WithTimeout(context.Background(), answerGrace)
 	defer cancel()
 	if err := c.b.log.ReadIndex(ctx); err != nil {
