@@ -416,6 +416,9 @@ func (n *Node) fail(err error) {
 	n.logger.Error().Str("why", err.Error()).Msg("this node stops")
 	n.proposer.close(err)
 	n.gate.close(err)
+	if n.options.Failed != nil {
+		n.options.Failed(err)
+	}
 }
 
 func (n *Node) failApply(failure *ApplyFailure) {

@@ -75,6 +75,9 @@ type Options struct {
 	Logger zerolog.Logger
 	// SlowCommand is from when on the Observer is told of a slow command; 0 is never.
 	SlowCommand time.Duration
+	// Failed is told, once, why the group has stopped on this node: any goroutine, at once. It must not block nor call the Node. Nil
+	// is told nothing.
+	Failed func(err error)
 	// Observer is told how long the steps of the write path take; nil observes nothing.
 	Observer Observer
 	// Faults is called at the crash points of cluster 19 with the point's name; nil does nothing.

@@ -41,6 +41,10 @@ func open(options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Badger flushes what is in its logs as soon as it is open, through memory maps.
+	if err := checkFree(options.Dir, options.ReserveBytes); err != nil {
+		return nil, err
+	}
 	at := mark{index: record.Index, term: record.Term}
 	mainDir := filepath.Join(options.Dir, mainName)
 	main, err := openEngine(mainOptions(mainDir, options.CacheBytes, options.Logger), func(tables uint64) error {

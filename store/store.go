@@ -125,7 +125,8 @@ func (s *Store) keep() {
 }
 
 // Close waits for the batches handed over, reaches a durable point and marks the stop as orderly. After a failure it
-// only closes the files; with a full disk that waits until there is space. Views must be closed before.
+// only closes the files; on a full disk it leaves them open, and what they hold as a crash would leave it (ErrNoSpace). Views must be
+// closed before.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() { s.closeErr = s.close() })
 	return s.closeErr
@@ -138,6 +139,13 @@ func (s *Store) close() error {
 	close(s.queue)
 	s.pipeline.Unlock()
 	<-s.committerDone
+	// Badger flushes what it has when it is closed, through memory maps. Without room for that, the files stay as a crash would leave them.
+	if err := checkFree(s.opts.Dir, s.opts.ReserveBytes); err != nil {
+		err = errors.Join(err, s.stop(errClosing))
+		close(s.quit)
+		<-s.keeperDone
+		return fmt.Errorf("close store: %w", err)
+	}
 	// 2. Everything is on disk.
 	_, err := s.DurablePoint()
 	at := s.horizon.last()

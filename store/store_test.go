@@ -401,9 +401,16 @@ func TestFullDiskIsAnErrorBeforeAnythingIsWritten(t *testing.T) {
 	if err := commitErr(s, b); !errors.Is(err, ErrNoSpace) {
 		t.Fatal(err)
 	}
+	s.opts.ReserveBytes = o.ReserveBytes // there is room again, but this store has stopped
 	if err := s.Close(); !errors.Is(err, ErrNoSpace) {
 		t.Fatal(err)
 	}
+	full := o
+	full.ReserveBytes = 1 << 60
+	if _, err := Open(full); !errors.Is(err, ErrNoSpace) {
+		t.Fatalf("opened with too little space: want ErrNoSpace, got %v", err)
+	}
+	mustClose(t, mustOpen(t, o)) // the refusal has changed nothing
 }
 
 func TestCommitAfterCloseSaysStopped(t *testing.T) {

@@ -23,7 +23,9 @@ type Health struct {
 		Identity   string   `json:"identity"`
 		ClusterID  string   `json:"clusterId"`
 		Voters     []uint64 `json:"voters"`
-		Learners   []uint64 `json:"learners"`
+		// StorageReady is false while the node cannot store anything.
+		StorageReady bool     `json:"storageReady"`
+		Learners     []uint64 `json:"learners"`
 	} `json:"raft"`
 }
 

@@ -78,11 +78,13 @@ type scene struct {
 	plan    workload.Plan
 	history *ledger.History
 	load    *workload.Load
-	pulse   *workload.Pulse
-	watch   *Watch
-	stalls  *Stalls
-	bursts  int
-	dir     string
+	// gate holds the load back while no node can answer.
+	gate   *workload.Gate
+	pulse  *workload.Pulse
+	watch  *Watch
+	stalls *Stalls
+	bursts int
+	dir    string
 	// cutPower is that of a Harm.
 	cutPower func(*Node) error
 	// expected are phrases of ERROR lines that the scenario provokes.
@@ -167,7 +169,8 @@ func (s *scene) begin(nodes []*Node, every time.Duration, seed uint64) {
 	for i, client := range clients {
 		clients[i] = client.WithDeadline(writeDeadline).WithTimeout(giveUpAfter)
 	}
-	s.load = workload.Start(clients, s.plan, s.history, workload.NewGate(), seed)
+	s.gate = workload.NewGate()
+	s.load = workload.Start(clients, s.plan, s.history, s.gate, seed)
 	if every > 0 {
 		s.pulse = workload.StartPulse(clients, s.plan, s.history, every)
 	}

@@ -95,6 +95,9 @@ func reserveOf(volumeBytes int64) int64 {
 // find room.
 func (g *diskGate) ReserveBytes() int64 { return g.reserve.Load() }
 
+// roomy tells whether this node's own volume does not close the gate: it is measured once a second.
+func (g *diskGate) roomy() bool { return !g.closed.Load() }
+
 // Percent is the use of the data volume.
 func (g *diskGate) Percent() float64 {
 	if p := g.percent.Load(); p != nil {

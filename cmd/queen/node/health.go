@@ -31,7 +31,7 @@ type health struct {
 	stopping atomic.Bool
 	disk     *diskGate
 	host     *host
-	// failure is why an installed state could not be opened.
+	// failure is why there is no state to serve from.
 	failure atomic.Pointer[error]
 }
 
@@ -41,6 +41,9 @@ func newHealth(c *config.Config) *health {
 
 // broken tells that the node has no state any more that it could serve; the process goes on, to be asked about it.
 func (h *health) broken(err error) { h.failure.Store(&err) }
+
+// mended tells that it has one again.
+func (h *health) mended() { h.failure.Store(nil) }
 
 func (h *health) connect(raft *raftlog.Node) { h.raft.Store(raft) }
 
@@ -67,6 +70,9 @@ func (h *health) Health() api.Health {
 		if out.Identity == identityJoining {
 			out.Role, rule.voter = string(raftlog.RoleLearner), false
 			out.LagMs = time.Now().UnixMilli() // it has applied nothing, ever
+		}
+		if h.failure.Load() != nil {
+			out.Role, out.StorageReady, rule.storageFailed = string(raftlog.RoleStopped), false, true
 		}
 		out.Reasons = rule.reasons(h.limits)
 		return out

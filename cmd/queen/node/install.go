@@ -66,14 +66,8 @@ func (n *Node) install(ctx context.Context, leader uint64) error {
 	if n.halted {
 		return nil
 	}
-	n.health.ready.Store(false)
-	n.http.Shut()
-	n.closeEngine(ctx)
-	if err := store.Activate(n.incoming(), n.storeOptions()); err != nil {
-		return err
-	}
-	if err := n.openEngine(ctx); err != nil {
-		n.health.broken(err)
+	activate := func() error { return store.Activate(n.incoming(), n.storeOptions()) }
+	if err := n.reopenEngine(ctx, activate); err != nil {
 		return fmt.Errorf("open the installed state: %w", err)
 	}
 	n.health.handlers.StateInstalled()
@@ -117,35 +111,6 @@ func freeBytes(path string) (int64, error) {
 		return 0, fmt.Errorf("measure the data volume: %w", err)
 	}
 	return int64(stat.Bavail) * int64(stat.Bsize), nil
-}
-
-// openEngine opens what holds the state of the group, and lets clients in. The caller holds the lock, or nobody else runs yet.
-func (n *Node) openEngine(ctx context.Context) error {
-	for _, step := range n.engineSteps() {
-		if err := step.run(ctx); err != nil {
-			return fmt.Errorf("%s: %w", step.name, err)
-		}
-	}
-	return nil
-}
-
-// closeEngine stops it: the log first, so that nothing is applied to what is closed.
-func (n *Node) closeEngine(ctx context.Context) {
-	n.port.membership.Load().Close()
-	n.broker.AnswerParked()
-	for _, part := range []struct {
-		name string
-		stop func() error
-	}{
-		{"log", func() error { return n.raft.Close(ctx) }},
-		{"actors", func() error { n.broker.Stop(); return nil }},
-		{"store", n.store.Close},
-	} {
-		if err := part.stop(); err != nil {
-			n.log.Warn().Err(err).Msg("raft: the " + part.name + " of the state that goes did not close in good order")
-		}
-	}
-	n.raft, n.broker, n.store = nil, nil, nil
 }
 
 // finishInstallation draws the log level with a state that was put in place before it was known to the log, in this process or before a

@@ -48,6 +48,8 @@ type Node struct {
 	engine     sync.Mutex
 	installing bool
 	halted     bool
+	// failed has why the state stopped, until resumeOnSpace takes it.
+	failed chan error
 }
 
 // Run starts a node, serves until ctx ends and stops it. hurry cuts the stop short (cluster 17.1: a second signal).
@@ -58,7 +60,7 @@ func Run(ctx context.Context, cfg config.Config, log zerolog.Logger, hurry <-cha
 	for _, name := range withoutEffect(&cfg) {
 		log.Warn().Msg(name + ": has no effect in this build")
 	}
-	n := &Node{config: cfg, log: log}
+	n := &Node{config: cfg, log: log, failed: make(chan error, 1)}
 	n.running, n.endRunning = context.WithCancel(context.Background())
 	if err := n.start(ctx); err != nil {
 		stopErr := n.stop(closed())
@@ -82,19 +84,25 @@ func (n *Node) start(ctx context.Context) error {
 	n.health = newHealth(&n.config)
 	n.engine.Lock()
 	defer n.engine.Unlock()
-	steps := []startStep{
+	if err := n.take(ctx, []startStep{
 		{"open data directory", n.openDirectory},
 		{"open http port", n.openHTTP},
+		{"find room on the data volume", n.findSpace},
 		{"open identity", n.openIdentity},
 		{"open raft port", n.openRaftPort},
 		{"find the cluster", n.findCluster},
+	}); err != nil {
+		return err
 	}
-	for _, step := range append(steps, n.engineSteps()...) {
-		began := time.Now()
-		if err := step.run(ctx); err != nil {
-			return fmt.Errorf("%s: %w", step.name, err)
-		}
-		n.log.Info().Str("step", step.name).Int64("ms", time.Since(began).Milliseconds()).Msg("start")
+	n.keepReserve()
+	n.background.Go(func() { n.resumeOnSpace(n.running) })
+	switch err := n.openEngine(ctx); {
+	case outOfSpace(err):
+		n.log.Error().Err(err).Msg("this node waits for room on its data volume")
+		n.broken(err)
+		return nil
+	case err != nil:
+		return err
 	}
 	n.log.Info().Str("address", n.address()).Msg("serving")
 	return nil
@@ -106,7 +114,19 @@ type startStep struct {
 	run  func(context.Context) error
 }
 
-// engineSteps open what holds the state of the group; they are repeated when the state is installed anew.
+// take takes the steps up to the first that fails. Every step is logged with its milliseconds.
+func (n *Node) take(ctx context.Context, steps []startStep) error {
+	for _, step := range steps {
+		began := time.Now()
+		if err := step.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+		n.log.Info().Str("step", step.name).Int64("ms", time.Since(began).Milliseconds()).Msg("start")
+	}
+	return nil
+}
+
+// engineSteps open what holds the state of the group; they are repeated when it is put in place of another one, or goes on.
 func (n *Node) engineSteps() []startStep {
 	return []startStep{
 		{"finish installation", func(context.Context) error { return n.finishInstallation() }},
@@ -269,6 +289,7 @@ func (n *Node) openLog(context.Context) error {
 	options.Logger = n.log
 	options.Faults = faultPoints(n.config.TestFaults)
 	options.Observer = n.health.handlers.Observer()
+	options.Failed = n.engineFailed
 	options.SlowCommand = milliseconds(n.config.RaftSlowCommandMs)
 	options.ForwardStreams = n.config.RaftForwardStreams
 	options.PurgeHoldSeconds = int(n.config.RaftPurgeHoldSeconds)
