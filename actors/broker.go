@@ -43,8 +43,8 @@ type Log interface {
 // Proposal is a command on its way into the log.
 type Proposal struct {
 	Item command.Item
-	// Deadline is when the command is not worth proposing any more.
-	Deadline time.Time
+	// Span is that of the request: after its deadline the command is not worth proposing any more.
+	Span
 	// Keys and Bytes estimate what applying it writes.
 	Keys, Bytes int
 	// Gone is asked right before the command is encoded into an entry; true drops it.
@@ -54,6 +54,13 @@ type Proposal struct {
 	// Riders are asked for commands that are to follow in the same entry.
 	Riders func() []Proposal
 }
+
+// Span is the time that a request has. Arrived is zero for what no client asked for, and for a claim: a pop waits for messages,
+// not for the log.
+type Span struct{ Arrived, Deadline time.Time }
+
+// Until is the span of what no client asked for.
+func Until(deadline time.Time) Span { return Span{Deadline: deadline} }
 
 // What keeps a command from being applied. Wrapped with detail.
 var (
@@ -359,10 +366,10 @@ type outcome struct {
 
 // Execute proposes a command and waits until it is applied here, or until the deadline: then ErrDeadline, and the outcome
 // is unknown. A *command.Refusal comes back as the error.
-func (b *Broker) Execute(deadline time.Time, c command.Command) (command.Result, error) {
+func (b *Broker) Execute(span Span, c command.Command) (command.Result, error) {
 	done := make(chan outcome, 1)
-	id := b.submit(Proposal{Item: command.Item{Command: c}, Deadline: deadline}, done)
-	return b.await(id, deadline, done)
+	id := b.submit(Proposal{Item: command.Item{Command: c}, Span: span}, done)
+	return b.await(id, span.Deadline, done)
 }
 
 // submit proposes; the outcome arrives in done, which has room for it.

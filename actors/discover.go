@@ -138,7 +138,7 @@ func (b *Broker) matching(r *DiscoverRequest, arrivalMicros uint64) ([]*QueueVie
 		if subscription.Mode == command.SubscriptionNew && subscription.InstantMicros == 0 {
 			subscription.InstantMicros = arrivalMicros
 		}
-		_, err := b.Execute(time.Now().Add(backgroundDeadline), &command.Register{
+		_, err := b.Execute(Until(time.Now().Add(backgroundDeadline)), &command.Register{
 			Tenant: r.Tenant, Queue: queue.Name, Group: r.Group, Subscription: subscription, Conflation: r.Conflation,
 		})
 		if err != nil {

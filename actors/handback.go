@@ -27,7 +27,7 @@ func (b *Broker) handBack(claim *command.Claim, result *command.ClaimResult) {
 	}
 	// Nobody waits for the outcome: if it cannot be proposed, the lease expires instead. It is pending all the same, so that
 	// it counts as unanswered until it is applied.
-	p := Proposal{Item: command.Item{Command: back}, Deadline: time.Now().Add(handBackDeadline)}
+	p := Proposal{Item: command.Item{Command: back}, Span: Until(time.Now().Add(handBackDeadline))}
 	p.Keys, p.Bytes = weigh(back)
 	b.propose(p, func(command.Result) {}, func(error) {})
 }

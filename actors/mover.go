@@ -114,7 +114,7 @@ func refersTo(view *store.View, queueID, id uint64, bucket uint32) (found bool) 
 // empty moves what one partition has in the bucket; false when it has to be tried again later.
 func (m *mover) empty(id uint64) bool {
 	for m.b.stopped.Err() == nil && m.b.log.Leads() {
-		result, err := m.b.Execute(time.Now().Add(backgroundDeadline), &command.MoveChunks{
+		result, err := m.b.Execute(Until(time.Now().Add(backgroundDeadline)), &command.MoveChunks{
 			Bucket: m.bucket, Partition: id, MaxBytes: moveStepBytes,
 		})
 		if err != nil {

@@ -117,7 +117,7 @@ func TestRepeatWakesNobody(t *testing.T) {
 	changed := r.await("orders")
 	var applied counting
 	r.machine.observer = &applied
-	if err := r.log.Propose(Proposal{Item: *pushed.Load(), Deadline: soon()}); err != nil {
+	if err := r.log.Propose(Proposal{Item: *pushed.Load(), Span: soon()}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Execute(soon(), &command.Tick{}); err != nil {

@@ -240,7 +240,7 @@ func (c *popCall) find() (found bool, err error) {
 	if subscription.Mode == command.SubscriptionNew && subscription.InstantMicros == 0 {
 		subscription.InstantMicros = c.arrivalMicros
 	}
-	result, err := c.b.Execute(c.claimDeadline(), &command.Register{
+	result, err := c.b.Execute(Until(c.claimDeadline()), &command.Register{
 		Tenant: c.Tenant, Queue: c.Queue, Group: c.Group, CreateQueue: !c.Pinned,
 		Subscription: subscription, Conflation: c.Conflation,
 	})

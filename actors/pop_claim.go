@@ -227,7 +227,7 @@ func (c *popCall) take(actor *groupActor, w *waiter) (outcome *PopOutcome, again
 func (c *popCall) propose(claim *command.Claim) (*command.ClaimResult, error) {
 	done := make(chan outcome, 1)
 	deadline := c.claimDeadline()
-	id := c.b.submit(Proposal{Item: command.Item{Command: claim}, Deadline: deadline, Gone: c.IsGone}, done)
+	id := c.b.submit(Proposal{Item: command.Item{Command: claim}, Span: Until(deadline), Gone: c.IsGone}, done)
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	var o outcome

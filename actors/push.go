@@ -21,13 +21,13 @@ const (
 
 // Push stores groups of messages and returns one result per group, in order. A group that fits into no entry gets a
 // refusal of its own.
-func (b *Broker) Push(tenant command.Tenant, groups []command.PushGroup, deadline time.Time) ([]command.PushGroupResult, error) {
+func (b *Broker) Push(tenant command.Tenant, groups []command.PushGroup, span Span) ([]command.PushGroupResult, error) {
 	results := make([]command.PushGroupResult, 0, len(groups))
 	calls := splitCalls(groups, weighPush, func(part []command.PushGroup) Proposal {
 		push := &command.Push{Tenant: tenant, Groups: part}
-		return Proposal{Item: command.Item{Command: push}, Deadline: deadline, Riders: b.riders(push)}
+		return Proposal{Item: command.Item{Command: push}, Span: span, Riders: b.riders(push)}
 	})
-	err := b.runAll(calls, deadline, func(call *splitCall, result command.Result, err error) error {
+	err := b.runAll(calls, span.Deadline, func(call *splitCall, result command.Result, err error) error {
 		if errors.Is(err, ErrTooLarge) {
 			for range call.parts {
 				results = append(results, command.PushGroupResult{Refusal: &command.Refusal{
@@ -45,12 +45,12 @@ func (b *Broker) Push(tenant command.Tenant, groups []command.PushGroup, deadlin
 }
 
 // Ack settles the parts of an ack call and returns one result per part, in order.
-func (b *Broker) Ack(tenant command.Tenant, group string, parts []command.AckPart, deadline time.Time) ([]command.AckPartResult, error) {
+func (b *Broker) Ack(tenant command.Tenant, group string, parts []command.AckPart, span Span) ([]command.AckPartResult, error) {
 	results := make([]command.AckPartResult, 0, len(parts))
 	calls := splitCalls(parts, weighAckPart, func(part []command.AckPart) Proposal {
-		return Proposal{Item: command.Item{Command: &command.Ack{Tenant: tenant, Group: group, Parts: part}}, Deadline: deadline}
+		return Proposal{Item: command.Item{Command: &command.Ack{Tenant: tenant, Group: group, Parts: part}}, Span: span}
 	})
-	err := b.runAll(calls, deadline, func(call *splitCall, result command.Result, err error) error {
+	err := b.runAll(calls, span.Deadline, func(call *splitCall, result command.Result, err error) error {
 		if errors.Is(err, ErrTooLarge) {
 			// Nothing else makes an ack so large: the parts of a call are split.
 			for range call.parts {

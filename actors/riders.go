@@ -86,9 +86,9 @@ func (b *Broker) rider(ride *rideRequest, actor *groupActor) (p Proposal, ok boo
 	claim := w.spec.command([]command.ClaimTarget{target})
 	choose(claim, ride.autoPartitions, ride.autoBatch)
 	p = Proposal{
-		Item:     command.Item{Command: claim},
-		Deadline: w.spec.deadline,
-		Gone:     w.spec.gone,
+		Item: command.Item{Command: claim},
+		Span: Until(w.spec.deadline),
+		Gone: w.spec.gone,
 	}
 	p.Keys, p.Bytes = weigh(claim)
 	answer := offer{kind: offerClaimed, autoPartitions: ride.autoPartitions, autoBatch: ride.autoBatch}

@@ -217,7 +217,7 @@ func (r *rig) close() {
 	}
 }
 
-func soon() time.Time { return time.Now().Add(testDeadline) }
+func soon() Span { return Until(time.Now().Add(testDeadline)) }
 
 // push stores messages with the given txids.
 func (r *rig) push(queue, partition string, txids ...string) command.PushGroupResult {
@@ -243,7 +243,7 @@ func pushGroup(queue, partition string, txids ...string) command.PushGroup {
 // wildcard is a pop of a named group that reads everything; change adapts it.
 func wildcard(queue string, change ...func(*PopRequest)) *PopRequest {
 	r := &PopRequest{
-		Tenant: command.DefaultTenant, Queue: queue, Group: "workers", Batch: 100, Partitions: 1, Deadline: soon(),
+		Tenant: command.DefaultTenant, Queue: queue, Group: "workers", Batch: 100, Partitions: 1, Deadline: soon().Deadline,
 		Subscription: command.Subscription{Mode: command.SubscriptionAll},
 	}
 	for _, f := range change {

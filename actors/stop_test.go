@@ -53,12 +53,12 @@ func TestStopAnswersEverybody(t *testing.T) {
 func TestCommandThatIsNotProposedInTimeHasAnError(t *testing.T) {
 	r := newRig(t)
 	r.log.gate.Lock()
-	if _, err := r.Execute(time.Now().Add(20*time.Millisecond), &command.Tick{}); !errors.Is(err, ErrDeadline) {
+	if _, err := r.Execute(Until(time.Now().Add(20*time.Millisecond)), &command.Tick{}); !errors.Is(err, ErrDeadline) {
 		t.Errorf("the error is %v", err)
 	}
 	r.log.gate.Unlock()
 	r.log.gate.Lock()
-	_, err := r.Push(command.DefaultTenant, []command.PushGroup{pushGroup("orders", "p", "late")}, time.Now().Add(20*time.Millisecond))
+	_, err := r.Push(command.DefaultTenant, []command.PushGroup{pushGroup("orders", "p", "late")}, Until(time.Now().Add(20*time.Millisecond)))
 	r.log.gate.Unlock()
 	if !errors.Is(err, ErrDeadline) {
 		t.Errorf("the error is %v", err)

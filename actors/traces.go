@@ -36,7 +36,7 @@ func (b *Broker) sweepTraces() bool {
 	if oldest == 0 || oldest+kept >= now {
 		return false
 	}
-	result, err := b.Execute(time.Now().Add(backgroundDeadline), &command.TraceSweep{
+	result, err := b.Execute(Until(time.Now().Add(backgroundDeadline)), &command.TraceSweep{
 		BeforeMicros: now - kept, MaxKeys: traceSweepKeys,
 	})
 	if err != nil {

@@ -244,7 +244,7 @@ func (p *retentionPass) propose(partitions []uint64) (more []uint64) {
 	for i, id := range partitions {
 		c.Partitions[i] = command.RetainPartition{Partition: id, MaxAppends: p.b.config.Retention.BatchAppends}
 	}
-	result, err := p.b.Execute(time.Now().Add(backgroundDeadline), c)
+	result, err := p.b.Execute(Until(time.Now().Add(backgroundDeadline)), c)
 	if err != nil {
 		return nil
 	}
@@ -261,7 +261,7 @@ const (
 func (b *Broker) runSweep() {
 	b.every(sweepInterval, func() {
 		for b.log.Leads() && b.hasTrash() && b.stopped.Err() == nil {
-			if _, err := b.Execute(time.Now().Add(backgroundDeadline), &command.Sweep{MaxKeys: sweepKeys}); err != nil {
+			if _, err := b.Execute(Until(time.Now().Add(backgroundDeadline)), &command.Sweep{MaxKeys: sweepKeys}); err != nil {
 				return
 			}
 		}

@@ -11,6 +11,8 @@ import (
 type Observer interface {
 	// CommandWaited tells how long one command waited for the proposer.
 	CommandWaited(waited time.Duration)
+	// RequestProposed tells how long after the arrival of its request at this node one command was proposed.
+	RequestProposed(took time.Duration)
 	// EntryProposed tells the size of one entry that goes into the log.
 	EntryProposed(commands, bytes int)
 	// EntryCommitted tells how long an entry of this leader took from its proposal to its commit.
@@ -29,10 +31,11 @@ type Observer interface {
 // unobserved is the observer of a Node that was given none.
 type unobserved struct{}
 
-func (unobserved) CommandWaited(time.Duration)  {}
-func (unobserved) EntryProposed(int, int)       {}
-func (unobserved) EntryCommitted(time.Duration) {}
-func (unobserved) LogFlushed(time.Duration)     {}
+func (unobserved) CommandWaited(time.Duration)   {}
+func (unobserved) RequestProposed(time.Duration) {}
+func (unobserved) EntryProposed(int, int)        {}
+func (unobserved) EntryCommitted(time.Duration)  {}
+func (unobserved) LogFlushed(time.Duration)      {}
 
 func (unobserved) CommandSlow(string, time.Duration) {}
 func (unobserved) StateOpened()                      {}
@@ -52,6 +55,9 @@ func (b *batch) observe(observer Observer, now time.Duration, bytes int) {
 	for i := range b.items {
 		if arrived := b.items[i].arrived; arrived > 0 {
 			observer.CommandWaited(now - arrived)
+		}
+		if requested := b.items[i].requested; requested > 0 {
+			observer.RequestProposed(now - requested)
 		}
 	}
 	observer.EntryProposed(len(b.items), bytes)

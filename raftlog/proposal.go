@@ -21,6 +21,9 @@ type Proposal struct {
 	// DeadlineMonotonic is the instant of the Clock's monotonic time after which the command is not proposed any more;
 	// 0 is never.
 	DeadlineMonotonic time.Duration
+	// ArrivedMonotonic is the instant of the Clock's monotonic time at which the request of the command arrived at this node; 0
+	// for a command that is no client's, or whose client was left waiting for something else.
+	ArrivedMonotonic time.Duration
 	// Weight estimates what applying the command writes.
 	Weight Weight
 	// Gone is asked right before the command is encoded into an entry, and again before it is proposed a second time:
@@ -48,10 +51,12 @@ type pending struct {
 	deadline time.Duration
 	// arrived is the monotonic instant at which the Node took the command in.
 	arrived time.Duration
-	weight  Weight
-	gone    func() bool
-	dropped func(error)
-	riders  func() []Proposal
+	// requested is Proposal.ArrivedMonotonic.
+	requested time.Duration
+	weight    Weight
+	gone      func() bool
+	dropped   func(error)
+	riders    func() []Proposal
 	// attempted says that the command has been proposed in a term that ended before its entry was seen applied, or was sent to
 	// a leader.
 	attempted bool
@@ -120,7 +125,7 @@ func (o *Options) prepare(c *Proposal) (pending, error) {
 		return pending{}, ErrTooLarge
 	}
 	return pending{
-		request: c.Item.Request, encoded: encoded, deadline: c.DeadlineMonotonic, arrived: o.Clock.Monotonic(), weight: c.Weight,
-		gone: c.Gone, dropped: c.Dropped, riders: c.Riders,
+		request: c.Item.Request, encoded: encoded, deadline: c.DeadlineMonotonic, arrived: o.Clock.Monotonic(),
+		requested: c.ArrivedMonotonic, weight: c.Weight, gone: c.Gone, dropped: c.Dropped, riders: c.Riders,
 	}, nil
 }

@@ -406,3 +406,37 @@ func TestCommandsBeyondTheThresholdAreToldOfAsSlow(t *testing.T) {
 		}
 	}
 }
+
+// proposedAfter notes how long requests took to their proposal, and commands.
+type proposedAfter struct {
+	unobserved
+	requests, commands []time.Duration
+}
+
+func (p *proposedAfter) RequestProposed(took time.Duration) { p.requests = append(p.requests, took) }
+func (p *proposedAfter) CommandWaited(took time.Duration)   { p.commands = append(p.commands, took) }
+
+// TestRequestsCountFromTheirArrivalAtTheNode: operations 3.4, queen_raft_arrival_to_proposed_seconds has what a request did
+// before its command came to the log, unlike queen_raft_queue_wait_seconds; a command of no request counts there alone.
+func TestRequestsCountFromTheirArrivalAtTheNode(t *testing.T) {
+	clock, told := newFakeClock(), &proposedAfter{}
+	p, library := startProposer(t, func(o *Options) { o.Clock, o.Observer = clock, told })
+	begin(t, p, library, 2)
+	clock.advance(10 * time.Second)
+	c := extend(1)
+	c.ArrivedMonotonic = clock.Monotonic() - 3*time.Second
+	if err := p.propose(&c); err != nil {
+		t.Fatal(err)
+	}
+	number := wantEntry(t, library, 1)
+	p.noteAppended(2, number)
+	p.applied(2, number)
+	put(t, p, 2)
+	wantEntry(t, library, 2)
+	if len(told.requests) != 1 || told.requests[0] != 3*time.Second {
+		t.Errorf("requests took %v", told.requests)
+	}
+	if len(told.commands) != 2 || told.commands[0] != 0 || told.commands[1] != 0 {
+		t.Errorf("commands waited %v", told.commands)
+	}
+}

@@ -12,7 +12,7 @@ func (a *API) ack(r *httpfront.Request) error {
 	if err != nil {
 		return err
 	}
-	deadline, err := a.deadline(r, a.config.WriteTimeout)
+	span, err := a.span(r, a.config.WriteTimeout)
 	if err == nil {
 		err = checkNames("", body.Group)
 	}
@@ -22,7 +22,7 @@ func (a *API) ack(r *httpfront.Request) error {
 	call := &command.Ack{Tenant: r.Tenant, Group: body.Group}
 	places := groupAcks(body.Items, call)
 	result := &command.AckResult{}
-	if result.Parts, err = a.broker().Ack(r.Tenant, call.Group, call.Parts, deadline); err != nil {
+	if result.Parts, err = a.broker().Ack(r.Tenant, call.Group, call.Parts, span); err != nil {
 		return err
 	}
 	verdicts := make([]wire.AckVerdict, len(body.Items))
@@ -84,7 +84,7 @@ func ackVerdict(item *wire.AckItem, place ackPlace, call *command.Ack, result *c
 
 // extend prolongs a lease (messaging 7). The answer is a 200 whatever became of it.
 func (a *API) extend(r *httpfront.Request) error {
-	deadline, err := a.deadline(r, a.config.WriteTimeout)
+	span, err := a.span(r, a.config.WriteTimeout)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (a *API) extend(r *httpfront.Request) error {
 	lease, ok := wire.ParseUUID(id)
 	result := &command.ExtendResult{}
 	if ok && !isZero(lease) {
-		applied, err := a.broker().Execute(deadline, &command.Extend{
+		applied, err := a.broker().Execute(span, &command.Extend{
 			Tenant: r.Tenant, Lease: lease, Seconds: wire.DecodeExtend(r.Body()),
 		})
 		if err != nil {

@@ -170,6 +170,12 @@ func refusalOf(err error) error {
 	return err
 }
 
+// span of a write: from its arrival to its deadline.
+func (a *API) span(r *httpfront.Request, fallback time.Duration) (actors.Span, error) {
+	deadline, err := a.deadline(r, fallback)
+	return actors.Span{Arrived: r.Arrived, Deadline: deadline}, err
+}
+
 // deadline of a write: timeoutMs, else the default of its family (cluster 8.2).
 func (a *API) deadline(r *httpfront.Request, fallback time.Duration) (time.Time, error) {
 	ms, err := r.QueryTimeoutMs(fallback.Milliseconds())

@@ -15,14 +15,14 @@ import (
 
 // deleteMessage deletes the dead letters of an address; the log itself is immutable (messaging 11.3).
 func (a *API) deleteMessage(r *httpfront.Request) error {
-	deadline, err := a.deadline(r, a.config.WriteTimeout)
+	span, err := a.span(r, a.config.WriteTimeout)
 	if err != nil {
 		return err
 	}
 	address, txid := r.Param("partitionId"), r.Param("transactionId")
 	deleted := 0
 	if id, ok := a.addressedPartition(address); ok {
-		applied, err := a.broker().Execute(deadline, &command.DeadLetterDelete{
+		applied, err := a.broker().Execute(span, &command.DeadLetterDelete{
 			Tenant: r.Tenant, ByAddress: true, Partition: id, Txid: txid,
 		})
 		if err != nil {
@@ -77,13 +77,13 @@ func (a *API) purgeDeadLetters(r *httpfront.Request) error {
 	if err != nil {
 		return err
 	}
-	deadline, err := a.deadline(r, a.config.WriteTimeout)
+	span, err := a.span(r, a.config.WriteTimeout)
 	if err != nil {
 		return err
 	}
 	deleted, more := 0, true
 	for more {
-		applied, err := a.broker().Execute(deadline, &command.DeadLetterDelete{
+		applied, err := a.broker().Execute(span, &command.DeadLetterDelete{
 			Tenant: r.Tenant, Queue: queue, Group: group, AnyGroup: !named,
 		})
 		if err != nil {
@@ -138,7 +138,7 @@ type replayAnswer struct {
 // replay checks the body first, so that a bad one is refused alike whether or not the address is one; addressed tells that
 // it is.
 func (a *API) replay(r *httpfront.Request, call command.DeadLetterReplay, addressed bool) error {
-	deadline, err := a.deadline(r, a.config.WriteTimeout)
+	span, err := a.span(r, a.config.WriteTimeout)
 	if err == nil {
 		err = a.prepareReplay(r, &call)
 	}
@@ -151,13 +151,13 @@ func (a *API) replay(r *httpfront.Request, call command.DeadLetterReplay, addres
 	if refusal := a.gate.Closed(); refusal != nil {
 		return refusal
 	}
-	result, err := a.executeReplay(deadline, &call)
+	result, err := a.executeReplay(span, &call)
 	if err == nil && result.Outcome == command.ReplayInClear {
 		// What lies in clear is sealed on its way into a queue that encrypts. Where it is, and what its destination does, is
 		// known only where the command is applied, so that a second one goes out.
 		call.Row, call.ByAddress = result.Row, false
 		if call.Sealed, err = a.sealedDeadLetter(result.Row); err == nil {
-			result, err = a.executeReplay(deadline, &call)
+			result, err = a.executeReplay(span, &call)
 		}
 		if err == nil && result.Outcome == command.ReplayInClear {
 			err = actors.ErrRetry // the row has not come to this node's state yet
@@ -182,8 +182,8 @@ func (a *API) replay(r *httpfront.Request, call command.DeadLetterReplay, addres
 	return answerJSON(r, 200, answer)
 }
 
-func (a *API) executeReplay(deadline time.Time, call *command.DeadLetterReplay) (*command.DeadLetterReplayResult, error) {
-	applied, err := a.broker().Execute(deadline, call)
+func (a *API) executeReplay(span actors.Span, call *command.DeadLetterReplay) (*command.DeadLetterReplayResult, error) {
+	applied, err := a.broker().Execute(span, call)
 	if err != nil {
 		return nil, err
 	}

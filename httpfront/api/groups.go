@@ -21,18 +21,18 @@ func (a *API) forgetGroup(r *httpfront.Request, queue string, all bool) error {
 	if err != nil {
 		return err
 	}
-	deadline, err := a.deadline(r, a.config.WriteTimeout)
+	span, err := a.span(r, a.config.WriteTimeout)
 	if err != nil {
 		return err
 	}
 	name := r.Param("group")
-	cursors, err := a.countCursors(r, name, queue, all, deadline)
+	cursors, err := a.countCursors(r, name, queue, all, span.Deadline)
 	if err != nil {
 		return err
 	}
 	result, err := a.deleteOnAll(&command.DeleteGroup{
 		Tenant: r.Tenant, Group: name, Queue: queue, AllQueues: all, DeleteMetadata: metadata || !present,
-	}, deadline)
+	}, span)
 	if err != nil {
 		return err
 	}
@@ -51,11 +51,11 @@ func (a *API) forgetGroup(r *httpfront.Request, queue string, all bool) error {
 }
 
 // deleteOnAll repeats a deletion until all queues are visited; each command visits a bounded number of them.
-func (a *API) deleteOnAll(call *command.DeleteGroup, deadline time.Time) (*command.DeleteGroupResult, error) {
+func (a *API) deleteOnAll(call *command.DeleteGroup, span actors.Span) (*command.DeleteGroupResult, error) {
 	sum := &command.DeleteGroupResult{}
 	for {
 		step := *call
-		applied, err := a.broker().Execute(deadline, &step)
+		applied, err := a.broker().Execute(span, &step)
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +127,7 @@ func (a *API) seek(r *httpfront.Request, partitionName *string) error {
 	if err != nil {
 		return err
 	}
-	deadline, err := a.deadline(r, a.config.WriteTimeout)
+	span, err := a.span(r, a.config.WriteTimeout)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (a *API) seek(r *httpfront.Request, partitionName *string) error {
 	if partitionName != nil {
 		call.Partition = *partitionName
 	}
-	updated, err := a.seekAll(call, deadline)
+	updated, err := a.seekAll(call, span)
 	if err != nil {
 		return err
 	}
@@ -164,10 +164,10 @@ func (a *API) seek(r *httpfront.Request, partitionName *string) error {
 }
 
 // seekAll repeats the seek until all partitions are visited; each command visits a bounded number of them.
-func (a *API) seekAll(call *command.Seek, deadline time.Time) (updated int, err error) {
+func (a *API) seekAll(call *command.Seek, span actors.Span) (updated int, err error) {
 	for {
 		step := *call
-		applied, err := a.broker().Execute(deadline, &step)
+		applied, err := a.broker().Execute(span, &step)
 		if err != nil {
 			return 0, err
 		}
@@ -186,7 +186,7 @@ func (a *API) changeSubscription(r *httpfront.Request) error {
 	if err != nil {
 		return err
 	}
-	deadline, err := a.deadline(r, a.config.WriteTimeout)
+	span, err := a.span(r, a.config.WriteTimeout)
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (a *API) changeSubscription(r *httpfront.Request) error {
 	updated := 0
 	for more := true; more; {
 		step := call
-		applied, err := a.broker().Execute(deadline, &step)
+		applied, err := a.broker().Execute(span, &step)
 		if err != nil {
 			return err
 		}

@@ -117,6 +117,9 @@ type testLog struct {
 
 func (l testLog) proposal(p *actors.Proposal) raftlog.Proposal {
 	proposal := raftlog.Proposal{Item: p.Item, Gone: p.Gone, Dropped: p.Dropped, Weight: raftlog.Weight{Keys: p.Keys, Bytes: p.Bytes}}
+	if !p.Arrived.IsZero() {
+		proposal.ArrivedMonotonic = l.raft.Monotonic() - time.Since(p.Arrived)
+	}
 	if riders := p.Riders; riders != nil {
 		proposal.Riders = func() (list []raftlog.Proposal) {
 			for _, rider := range riders() {

@@ -28,7 +28,8 @@ type meters struct {
 	startedMicros uint64
 
 	batchCommands, entryBytes, checkpointRows           *metrics.PrometheusHistogram
-	queueWait, commit, logFlush, apply, storeWrite      *metrics.PrometheusHistogram
+	queueWait, arrivalToProposed                        *metrics.PrometheusHistogram
+	commit, logFlush, apply, storeWrite                 *metrics.PrometheusHistogram
 	durablePoint, push, pop                             *metrics.PrometheusHistogram
 	proposals, retainVisited, retainDue, retainedAppend *metrics.Counter
 
@@ -43,21 +44,22 @@ func newMeters(a *API, started time.Time) *meters {
 	}
 	return &meters{
 		api: a, set: set, startedMicros: uint64(started.UnixMicro()),
-		batchCommands:  set.NewPrometheusHistogramExt("queen_raft_batch_commands", countBounds),
-		entryBytes:     set.NewPrometheusHistogramExt("queen_raft_group_bytes", bytesBounds),
-		checkpointRows: set.NewPrometheusHistogramExt("queen_raft_checkpoint_rows", countBounds),
-		queueWait:      seconds("queen_raft_queue_wait_seconds"),
-		commit:         seconds("queen_raft_commit_seconds"),
-		logFlush:       seconds("queen_raft_log_fsync_seconds"),
-		apply:          seconds("queen_apply_seconds"),
-		storeWrite:     seconds("queen_store_write_seconds"),
-		durablePoint:   seconds("queen_raft_durable_point_seconds"),
-		push:           seconds("queen_raft_push_h_total_seconds"),
-		pop:            seconds("queen_raft_pop_h_total_seconds"),
-		proposals:      set.NewCounter("queen_raft_proposals_total"),
-		retainVisited:  set.NewCounter(`queen_raft_retention_scan{kind="visited"}`),
-		retainDue:      set.NewCounter(`queen_raft_retention_scan{kind="due"}`),
-		retainedAppend: set.NewCounter(`queen_raft_retention_scan{kind="removed"}`),
+		batchCommands:     set.NewPrometheusHistogramExt("queen_raft_batch_commands", countBounds),
+		entryBytes:        set.NewPrometheusHistogramExt("queen_raft_group_bytes", bytesBounds),
+		checkpointRows:    set.NewPrometheusHistogramExt("queen_raft_checkpoint_rows", countBounds),
+		queueWait:         seconds("queen_raft_queue_wait_seconds"),
+		arrivalToProposed: seconds("queen_raft_arrival_to_proposed_seconds"),
+		commit:            seconds("queen_raft_commit_seconds"),
+		logFlush:          seconds("queen_raft_log_fsync_seconds"),
+		apply:             seconds("queen_apply_seconds"),
+		storeWrite:        seconds("queen_store_write_seconds"),
+		durablePoint:      seconds("queen_raft_durable_point_seconds"),
+		push:              seconds("queen_raft_push_h_total_seconds"),
+		pop:               seconds("queen_raft_pop_h_total_seconds"),
+		proposals:         set.NewCounter("queen_raft_proposals_total"),
+		retainVisited:     set.NewCounter(`queen_raft_retention_scan{kind="visited"}`),
+		retainDue:         set.NewCounter(`queen_raft_retention_scan{kind="due"}`),
+		retainedAppend:    set.NewCounter(`queen_raft_retention_scan{kind="removed"}`),
 
 		statesOpened:       set.NewCounter(`queen_raft_snapshots_total{kind="built"}`),
 		statesSent:         set.NewCounter(`queen_raft_snapshots_total{kind="sent"}`),
@@ -94,6 +96,9 @@ func (m *meters) CommandSlow(name string, _ time.Duration) {
 
 // CommandWaited implements raftlog.Observer.
 func (m *meters) CommandWaited(waited time.Duration) { m.queueWait.Update(waited.Seconds()) }
+
+// RequestProposed implements raftlog.Observer.
+func (m *meters) RequestProposed(took time.Duration) { m.arrivalToProposed.Update(took.Seconds()) }
 
 // EntryProposed implements raftlog.Observer.
 func (m *meters) EntryProposed(commands, bytes int) {

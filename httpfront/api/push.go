@@ -26,7 +26,7 @@ func (a *API) push(r *httpfront.Request) error {
 	if err != nil {
 		return err
 	}
-	deadline, err := a.deadline(r, a.config.PushTimeout)
+	span, err := a.span(r, a.config.PushTimeout)
 	if err == nil {
 		err = a.checkPush(r, items)
 	}
@@ -41,7 +41,7 @@ func (a *API) push(r *httpfront.Request) error {
 	if err != nil {
 		return err
 	}
-	results, err := a.broker().Push(r.Tenant, plan.groups, deadline)
+	results, err := a.broker().Push(r.Tenant, plan.groups, span)
 	if err != nil {
 		return err
 	}

@@ -19,11 +19,11 @@ func (a *API) configure(r *httpfront.Request) error {
 	if err != nil {
 		return err
 	}
-	deadline, err := a.deadline(r, a.config.WriteTimeout)
+	span, err := a.span(r, a.config.WriteTimeout)
 	if err != nil {
 		return err
 	}
-	applied, err := a.broker().Execute(deadline, &command.Configure{
+	applied, err := a.broker().Execute(span, &command.Configure{
 		Tenant: r.Tenant, Queue: body.Queue, Replace: body.Replace, Changes: body.Changes,
 	})
 	if err != nil {
@@ -38,13 +38,13 @@ func (a *API) configure(r *httpfront.Request) error {
 
 // deleteQueue removes a queue and everything under it (messaging 9.11).
 func (a *API) deleteQueue(r *httpfront.Request) error {
-	deadline, err := a.deadline(r, a.config.WriteTimeout)
+	span, err := a.span(r, a.config.WriteTimeout)
 	if err != nil {
 		return err
 	}
 	name := r.Param("queue")
 	partitions := a.partitionsOf(r.Tenant, name)
-	applied, err := a.broker().Execute(deadline, &command.DeleteQueue{Tenant: r.Tenant, Queue: name})
+	applied, err := a.broker().Execute(span, &command.DeleteQueue{Tenant: r.Tenant, Queue: name})
 	if err != nil {
 		return err
 	}

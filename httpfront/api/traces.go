@@ -27,7 +27,7 @@ const (
 
 // recordTrace stores an event about a message (state 7).
 func (a *API) recordTrace(r *httpfront.Request) error {
-	deadline, err := a.deadline(r, a.config.WriteTimeout)
+	span, err := a.span(r, a.config.WriteTimeout)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (a *API) recordTrace(r *httpfront.Request) error {
 	if refusal := a.gate.Closed(); refusal != nil {
 		return refusal
 	}
-	applied, err := a.broker().Execute(deadline, &command.Trace{
+	applied, err := a.broker().Execute(span, &command.Trace{
 		Tenant: r.Tenant, Partition: body.Partition, Txid: body.Txid, Group: body.Group, EventType: body.EventType,
 		Worker: a.config.ServerID, Names: body.Names, Data: httpfront.Keep(body.Data),
 	})

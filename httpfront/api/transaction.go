@@ -37,7 +37,7 @@ func (a *API) transaction(r *httpfront.Request) error {
 	if err != nil {
 		return err
 	}
-	deadline, err := a.deadline(r, a.config.WriteTimeout)
+	span, err := a.span(r, a.config.WriteTimeout)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (a *API) transaction(r *httpfront.Request) error {
 		r.JSONOwned(200, wire.AppendTransaction(nil, answer))
 		return nil
 	}
-	applied, err := a.broker().Execute(deadline, plan.call)
+	applied, err := a.broker().Execute(span, plan.call)
 	if err != nil {
 		return a.failTransaction(r, answer, err)
 	}

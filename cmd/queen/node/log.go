@@ -51,6 +51,9 @@ func (l logAdapter) proposal(p *actors.Proposal) raftlog.Proposal {
 	if !p.Deadline.IsZero() {
 		proposal.DeadlineMonotonic = l.raft.Monotonic() + time.Until(p.Deadline)
 	}
+	if !p.Arrived.IsZero() {
+		proposal.ArrivedMonotonic = l.raft.Monotonic() - time.Since(p.Arrived)
+	}
 	if dropped := p.Dropped; dropped != nil {
 		proposal.Dropped = func(err error) { dropped(reason(err)) }
 	}

@@ -293,6 +293,6 @@ func (r replicated) Change(ctx context.Context, c *command.Membership) error {
 	if earlier, bounded := ctx.Deadline(); bounded && earlier.Before(deadline) {
 		deadline = earlier
 	}
-	_, err := r.broker.Execute(deadline, c)
+	_, err := r.broker.Execute(actors.Until(deadline), c)
 	return err
 }
