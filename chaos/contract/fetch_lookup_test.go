@@ -301,3 +301,69 @@ func TestChangedPartitionsSinceAndAfter_13_3(t *testing.T) {
 		t.Fatalf("want the partitions 0, 3 and 4, got %v", names)
 	}
 }
+
+// TestSafeTimeIsTheGreatestStamp_13_3: safeTime is the greatest stamp that the node has applied, not the time of the call: it
+// stands still while nothing is written. This broker soon writes nothing by itself.
+func TestSafeTimeIsTheGreatestStamp_13_3(t *testing.T) {
+	t.Parallel()
+	client := privateBroker(t, map[string]string{"QUEEN_RAFT_IDLE_TICK_MS": "0"}).Client()
+	safeTime := func() time.Time {
+		t.Helper()
+		reply := client.Post("/api/v1/partitions/changed", `{"entries":[]}`)
+		need(t, reply, 200)
+		safe, err := time.Parse(time.RFC3339Nano, reply.Text("safeTime"))
+		if err != nil || !microStamp.MatchString(reply.Text("safeTime")) {
+			t.Fatalf("got %v (%v)", reply, err)
+		}
+		return safe
+	}
+	s := &scene{t: t, client: client, queue: "q", partition: "Default"}
+	s.push(1)
+	written, safe := stampOf(t, s, 0), safeTime()
+	if safe.Before(written) || safe.After(time.Now().Add(time.Second)) {
+		t.Fatalf("want the stamp %v of the last write, got %v", written, safe)
+	}
+	eventually(t, delivery, func() (bool, string) {
+		before := safeTime()
+		needEmpty(t, client.PopPartition("elsewhere", "p", "wait=true&timeout=1000"))
+		safe = safeTime()
+		return safe.Equal(before), fmt.Sprintf("nothing is written and it goes from %v to %v", before, safe)
+	})
+	s.push(1)
+	if later := safeTime(); !later.After(safe) || later.Before(stampOf(t, s, 1)) {
+		t.Fatalf("want the stamp of the write after %v, got %v", safe, later)
+	}
+}
+
+// TestEntriesInErrorHaveExactKeys_13: an entry that has no answer says which one it is and why, and nothing else; on fetch the
+// records are empty.
+func TestEntriesInErrorHaveExactKeys_13(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, 2)
+	body := fmt.Sprintf(`{"entries":[{"queue":"%[1]s-none","offset":0,"timestamp":0},{"queue":%[1]q,"partition":"none","offset":0,"timestamp":0}]}`, s.queue)
+	for path, keys := range map[string][]string{
+		"/api/v1/fetch":         {"queue", "partition", "records", "highWatermark", "logStartOffset", "error"},
+		"/api/v1/fetch/offsets": {"queue", "partition", "offset", "ts", "highWatermark", "logStartOffset", "error"},
+	} {
+		reply := s.client.Post(path, body)
+		need(t, reply, 200)
+		for _, entry := range objects(t, reply.Object()["entries"]) {
+			if needExactKeys(t, entry, keys...); entry["error"] != "UNKNOWN_TOPIC_OR_PARTITION" {
+				t.Errorf("%s: got %v", path, entry)
+			}
+		}
+	}
+	body = fmt.Sprintf(`{"entries":[{"queue":"%[1]s-none"},{"queue":%[1]q,"after":"no cursor"},{"queue":%[1]q}]}`, s.queue)
+	reply := s.client.Post("/api/v1/partitions/changed", body)
+	need(t, reply, 200)
+	entries := objects(t, reply.Object()["entries"])
+	if len(entries) != 3 {
+		t.Fatalf("got %v", reply)
+	}
+	for i, want := range []string{"UNKNOWN_TOPIC_OR_PARTITION", "BAD_CURSOR"} {
+		if needExactKeys(t, entries[i], "queue", "error"); entries[i]["error"] != want {
+			t.Errorf("want %s, got %v", want, entries[i])
+		}
+	}
+	needExactKeys(t, entries[2], "queue", "partitions", "next")
+}

@@ -434,3 +434,75 @@ func TestMetricsOfQueues_3_4(t *testing.T) {
 	}
 	needMetric(t, client, 1, "queen_consumer_group_lag_complete")
 }
+
+// TestMetricsOfTheConsumption_3_4: operations 3.4 and cluster 1.7, what is loaded, and the claims that had to load it; a group
+// that is idle for QUEEN_CONSUME_IDLE_UNLOAD_S unloads, and a group that comes back misses nothing.
+func TestMetricsOfTheConsumption_3_4(t *testing.T) {
+	t.Parallel()
+	broker := privateBroker(t, map[string]string{"QUEEN_CONSUME_IDLE_UNLOAD_S": "1"})
+	client := broker.Client()
+	pushAll(t, client, spread("q", 3, 2)...)
+	needMessageCount(t, client.Pop("q", "batch=1&autoAck=true"), 1)
+	if err := broker.Restart(); err != nil { // nothing is loaded after it
+		t.Fatal(err)
+	}
+	needMetric(t, client, 0, "queen_consume_engine", "kind=partitions")
+	needMetric(t, client, 0, "queen_consume_engine", "kind=groups")
+	needMetric(t, client, 0, "queen_actors", "kind=partition")
+	needMetric(t, client, 0, "queen_consume_cold_claims_total")
+	needMessageCount(t, client.Pop("q", "batch=2&partitions=2&autoAck=true"), 2)
+	awaitMetric(t, client, func(value float64) bool { return value >= 1 && value <= 2 }, "queen_consume_cold_claims_total")
+	loaded := metric(t, client, "queen_consume_parts_total", "kind=loaded")
+	if running := metric(t, client, "queen_consume_engine", "kind=partitions"); running < 1 || loaded < running {
+		t.Errorf("%v partitions are loaded of %v that ever were", running, loaded)
+	}
+	eventually(t, 3*delivery, func() (bool, string) { // idle groups are looked for every ten seconds or so
+		groups := metric(t, client, "queen_consume_engine", "kind=groups")
+		return groups == 0, fmt.Sprint(groups, " groups are loaded")
+	})
+	needMessageCount(t, client.Pop("q", "batch=10&partitions=3&autoAck=true"), 3)
+	if now := metric(t, client, "queen_actors", "kind=partition"); now != metric(t, client, "queen_consume_engine", "kind=partitions") {
+		t.Errorf("%v partition actors run", now)
+	}
+	unloaded := metric(t, client, "queen_consume_parts_total", "kind=unloaded")
+	needDeleted(t, client, "q")
+	awaitMetric(t, client, func(value float64) bool { return value > unloaded }, "queen_consume_parts_total", "kind=unloaded")
+}
+
+// TestMetricsOfEncryption_3_4: operations 3.4, the queues that encrypt without a usable key, and the payloads that were handed
+// out as they are stored.
+func TestMetricsOfEncryption_3_4(t *testing.T) {
+	t.Parallel()
+	broker := privateBroker(t, map[string]string{"QUEEN_ENCRYPTION_KEY": strings.Repeat("0123456789abcdef", 4)})
+	client := broker.Client()
+	for _, queue := range []string{"secret", "second"} {
+		need(t, client.Configure(queue, map[string]any{"encryptionEnabled": true}), 200)
+	}
+	pushAll(t, client, numbered("secret", "", "m", 3)...)
+	needMetric(t, client, 0, "queen_encryption_missing_key_queues")
+	needMessageCount(t, client.Pop("secret", "batch=1&autoAck=true"), 1)
+	needMetric(t, client, 0, "queen_decrypt_failures_total")
+	broker.SetEnv("QUEEN_ENCRYPTION_KEY", "")
+	if err := broker.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	awaitMetric(t, client, func(value float64) bool { return value == 2 }, "queen_encryption_missing_key_queues")
+	needMessageCount(t, client.Pop("secret", "batch=2&autoAck=true"), 2)
+	needMetric(t, client, 2, "queen_decrypt_failures_total")
+}
+
+// TestGroupLagEndsAtItsCursors_3_4: operations 3.4 and cluster 1.13, with more cursors than
+// QUEEN_METRICS_GROUP_LAG_MAX_CURSORS the lags say that they are not complete.
+func TestGroupLagEndsAtItsCursors_3_4(t *testing.T) {
+	t.Parallel()
+	broker := privateBroker(t, map[string]string{"QUEEN_METRICS_GROUP_LAG_MAX_CURSORS": "2"})
+	client := broker.Client()
+	pushAll(t, client, spread("q", 3, 1)...)
+	needMessageCount(t, client.Pop("q", "batch=10&partitions=3&autoAck=true"), 3)
+	awaitMetric(t, client, func(value float64) bool { return value == 0 }, "queen_consumer_group_lag_complete")
+	broker.SetEnv("QUEEN_METRICS_GROUP_LAG_MAX_CURSORS", "3")
+	if err := broker.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	awaitMetric(t, client, func(value float64) bool { return value == 1 }, "queen_consumer_group_lag_complete")
+}

@@ -191,3 +191,21 @@ func TestEveryReaderCountsForRule2(t *testing.T) {
 		}
 	})
 }
+
+// TestRetentionOfTenSeconds: section 15, its examples, on a broker with the defaults: with maxWaitTimeSeconds 10 a pop 15 s after
+// the push is empty; with retentionSeconds and completedRetentionSeconds 10 everything is gone well within 65 s.
+func TestRetentionOfTenSeconds(t *testing.T) {
+	t.Parallel()
+	if !longRun() {
+		t.Skip("takes up to a minute: QUEEN_CONTRACT_LONG=1")
+	}
+	evicted := newScene(t, map[string]any{"maxWaitTimeSeconds": 10}, 2)
+	retained := newScene(t, map[string]any{"retentionEnabled": true, "retentionSeconds": 10, "completedRetentionSeconds": 10}, 2)
+	pushed := time.Now()
+	elapse(t, 15*time.Second)
+	evicted.needNothing()
+	eventually(t, time.Until(pushed.Add(65*time.Second)), func() (bool, string) {
+		total := queueDetail(t, retained.client, retained.queue).Totals.Total
+		return total == 0, fmt.Sprintf("%d messages are left", total)
+	})
+}

@@ -167,6 +167,7 @@ func TestSettingsHaveTheDefaultsOfTheirTables_1(t *testing.T) {
 // cluster 1.4, 1.6, 1.7: the defaults that follow other settings.
 func TestDefaultsThatFollowOtherSettings_1(t *testing.T) {
 	t.Parallel()
+	cluster := map[string]string{"QUEEN_RAFT_PEERS": "1=127.0.0.1:7400/127.0.0.1:6632,2=127.0.0.1:7401/127.0.0.1:6633,3=127.0.0.1:7402/127.0.0.1:6634"}
 	for _, row := range []struct {
 		env        map[string]string
 		name, want string
@@ -175,6 +176,9 @@ func TestDefaultsThatFollowOtherSettings_1(t *testing.T) {
 		{map[string]string{"QUEEN_RAFT_ELECTION_MS": "400"}, "QUEEN_CONSUME_LEADER_LEASE_MS", "320"},
 		{map[string]string{"QUEEN_RAFT_PIPELINE": "1022", "QUEEN_RAFT_BATCH_MAX_BYTES": "1048576"}, "QUEEN_RAFT_ADMIT_MAX_MB", "1024"},
 		{map[string]string{"QUEEN_RAFT_PIPELINE": "100", "QUEEN_RAFT_BATCH_MAX_BYTES": "1048576"}, "QUEEN_RAFT_ADMIT_MAX_MB", "128"},
+		{cluster, "QUEEN_RAFT_ELECTION_MS", "500"},
+		{cluster, "QUEEN_RAFT_HEARTBEAT_MS", "100"},
+		{cluster, "QUEEN_CONSUME_LEADER_LEASE_MS", "400"},
 	} {
 		if got := showSettings(t, row.env)[row.name]; got.Value != row.want || got.Source != "default" {
 			t.Errorf("%v: want %s=%s, got %+v", row.env, row.name, row.want, got)
@@ -254,6 +258,7 @@ func TestWordsThatAreNotAllowedAreFatal_1_1(t *testing.T) {
 		{"DEFAULT_SUBSCRIPTION_MODE", "newest"}:        "new or all",
 		{"QUEEN_BIND_ADDR", "127.0.0.1:80"}:            "a host without a port",
 		{"QUEEN_SERVER_ID", strings.Repeat("x", 129)}:  "1 to 128 bytes",
+		{"QUEEN_CELL_ID", strings.Repeat("x", 129)}:    "1 to 128 bytes",
 		{"QUEEN_RAFT_LOG_KEEP", "9223372036854775808"}: "a whole number from 16 to 10000000",
 		{"QUEEN_RAFT_PIPELINE", " 5"}:                  "a whole number from 1 to 1024",
 	} {
@@ -392,12 +397,12 @@ func TestBootLogsTheEffectiveSettings_1_1(t *testing.T) {
 	}) {
 		t.Error("a test switch is warned about")
 	}
-	for _, row := range numberSettingRows(t) {
-		if !strings.Contains(log, "config: "+row.name+"=") {
-			t.Errorf("the log lacks %s", row.name)
+	shown := showSettings(t, env)
+	for name := range shown {
+		if !strings.Contains(log, "INFO queen: config: "+name+"=") {
+			t.Errorf("the log lacks %s", name)
 		}
 	}
-	shown := showSettings(t, env)
 	for name, secret := range secretSettings {
 		if got := shown[name].Value; !strings.HasPrefix(got, "***") || len(got) != len("***")+8 {
 			t.Errorf("%s is shown as %q", name, got)
