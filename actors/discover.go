@@ -168,7 +168,7 @@ func (b *Broker) reserve(r *DiscoverRequest, queues []*QueueView) (*command.Clai
 	if claim.LeaseMs == 0 {
 		claim.LeaseMs = discoveryLeaseMs
 	}
-	call := &discovery{Broker: b, r: r, claim: claim, left: r.Partitions, nowMicros: b.log.Now()}
+	call := &discovery{Broker: b, r: r, claim: claim, left: r.limit(r.Conflation), nowMicros: b.log.Now()}
 	for len(queues) > 0 && call.left > 0 {
 		equals := 1
 		for equals < len(queues) && queues[equals].Options.Priority == queues[0].Options.Priority {

@@ -19,9 +19,9 @@ type PopRequest struct {
 	Pinned    bool
 	Partition string
 	Batch     uint64
-	// Partitions is how many partitions the call may claim.
+	// Partitions is how many partitions the call may claim; 0 where the request names none: see limit.
 	Partitions int
-	// AutoBatch and AutoPartitions leave the choice to the server (messaging 5.10).
+	// AutoBatch and AutoPartitions leave the choice to the server (messaging 5.10), unless the group conflates.
 	AutoBatch, AutoPartitions bool
 	// LeaseMs is 0 for the leaseTime of the queue.
 	LeaseMs          uint64
@@ -35,6 +35,19 @@ type PopRequest struct {
 	// Gone is closed when the client has gone; IsGone tells the same without waiting.
 	Gone   <-chan struct{}
 	IsGone func() bool
+}
+
+// limit is how many partitions the pop may claim: without a number one, and of a conflating group as many as its batch has
+// messages (messaging 5.2, 5.9). What the group has stored decides, not what the request says.
+func (r *PopRequest) limit(conflating bool) int {
+	switch {
+	case r.Partitions > 0:
+		return r.Partitions
+	case conflating:
+		return int(min(r.Batch, popPartitionsMax))
+	default:
+		return 1
+	}
 }
 
 // PopOutcome is what a pop got.

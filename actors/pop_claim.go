@@ -57,11 +57,12 @@ func (c *popCall) tenureOver() bool {
 
 func (c *popCall) waiter(id command.RequestID) *waiter {
 	c.plan() // a registration may have taken its time
+	conflating := c.group != nil && c.group.Conflation
 	w := &waiter{
-		limit: c.Partitions, autoBatch: c.AutoBatch, pinned: c.Pinned, partition: c.Partition,
+		limit: c.limit(conflating), autoBatch: c.AutoBatch && !conflating, pinned: c.Pinned, partition: c.Partition,
 		wait: c.parks > 0, since: c.began, nowMicros: c.b.log.Now(), offers: make(chan offer, 1),
 	}
-	if c.AutoPartitions {
+	if c.AutoPartitions && !conflating {
 		w.limit = 0
 	}
 	if c.Pinned {

@@ -15,8 +15,8 @@ const guestsMax = 256 << 10
 // guestMost bounds the durations that another node may name: no pop lasts so long (messaging 2.9).
 const guestMost = 10 * time.Minute
 
-// guestPartitionsMax is how many partitions a pop may claim (messaging 5.2).
-const guestPartitionsMax = 64
+// popPartitionsMax is how many partitions a pop may claim (messaging 5.2).
+const popPartitionsMax = 64
 
 // ServeCall serves a call of another node's CallLeader, on the leader. ctx ends when the caller waits no more. An error means
 // that the request cannot be read, or that this node has not started; that it does not lead is an answer.
@@ -42,7 +42,7 @@ func (b *Broker) serve(ctx context.Context, call *command.PopCall) command.PopAn
 	r := &DiscoverRequest{
 		PopRequest: PopRequest{
 			Tenant: call.Tenant, Queue: call.Queue, Group: call.Group, Pinned: call.Pinned, Partition: call.Partition,
-			Batch: call.Batch, Partitions: int(min(max(call.Partitions, 1), guestPartitionsMax)),
+			Batch: call.Batch, Partitions: int(min(call.Partitions, popPartitionsMax)),
 			AutoBatch: call.AutoBatch, AutoPartitions: call.AutoPartitions, LeaseMs: call.LeaseMs,
 			CommitOnDelivery: call.CommitOnDelivery, Subscription: call.Subscription, Conflation: call.Conflation,
 			Wait: call.Wait, Deadline: now.Add(guestDuration(call.LeftMicros)),

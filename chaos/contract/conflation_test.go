@@ -276,3 +276,36 @@ func TestEmptyConflatingPopOfAPinnedOrDiscoveryRoute(t *testing.T) {
 		needEmpty(t, suite.client.PopPartition(missing, "p", "consumerGroup=g&conflation=false"))
 	})
 }
+
+// TestStoredConflationDecidesTheDefaults: 5.9 and state 9.1, what the group has stored tells whether a pop is a conflating one:
+// without the parameter it claims as many partitions as its batch, 64 at most, and autopilot chooses nothing; a plain group
+// keeps the default of one partition when the parameter disagrees.
+func TestStoredConflationDecidesTheDefaults(t *testing.T) {
+	t.Parallel()
+	const partitions = 70
+	for name, c := range map[string]struct {
+		stored, query  string
+		claimed, count int
+	}{
+		"batch":               {"true", "&batch=5", 5, 5},
+		"nothing":             {"true", "", 64, 64},
+		"large batch":         {"true", "&batch=1000", 64, 64},
+		"partitions":          {"true", "&partitions=3", 3, 3},
+		"autopilot":           {"true", "&autopilot=true", 64, 64},
+		"no conflation asked": {"true", "&conflation=false", 64, 64},
+		"plain":               {"false", "&conflation=true&batch=5", 1, 2},
+	} {
+		t.Run("5.9 "+name, func(t *testing.T) {
+			t.Parallel()
+			queue := uniqueName(t)
+			group := "consumerGroup=g&leaseSeconds=600"
+			suite.client.Pop(queue, group+"&subscriptionMode=all&conflation="+c.stored) // it registers; there is nothing yet
+			pushAll(t, suite.client, spread(queue, partitions, 2)...)
+			popped := suite.client.Pop(queue, group+c.query)
+			if need(t, popped.Response, 200); popped.PartitionsClaimed != c.claimed || len(popped.Messages) != c.count || popped.Autopilot != nil {
+				t.Errorf("want %d messages of %d partitions, got %d of %d with %v", c.count, c.claimed, len(popped.Messages), popped.PartitionsClaimed,
+					popped.Object()["autopilot"])
+			}
+		})
+	}
+}

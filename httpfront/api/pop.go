@@ -142,18 +142,15 @@ func (a *API) popSizes(r *httpfront.Request, p *popParameters) error {
 	_, partitionsSet, _ := r.QueryText("partitions")
 	p.conflation, p.askedConflation = conflation, asked
 	p.autopilot = autopilot
-	p.Batch, p.Partitions = uint64(batch), 1
+	p.Batch = uint64(batch)
 	if batch == 0 {
 		p.Batch = popDefaultBatch
 	}
-	switch {
-	case partitionsSet:
+	if partitionsSet {
 		p.Partitions = int(min(max(partitions, 1), popMaxPartitions))
-	case conflation:
-		p.Partitions = int(min(p.Batch, popMaxPartitions))
 	}
-	p.AutoPartitions = autopilot && !partitionsSet && !conflation
-	p.AutoBatch = autopilot && batch == 0 && !conflation
+	p.AutoPartitions = autopilot && !partitionsSet
+	p.AutoBatch = autopilot && batch == 0
 	return nil
 }
 
