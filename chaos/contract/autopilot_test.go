@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,34 +104,33 @@ func TestAutopilotChoosesWithinItsBounds(t *testing.T) {
 // 5,000 messages a second comes to that, and no further.
 func TestAutopilotFollowsTheDrainRate(t *testing.T) {
 	t.Parallel()
-	queue := uniqueName(t)
-	const perRound = 20_000
-	drain := func(round int) {
-		t.Helper()
-		pushAll(t, suite.client, numbered(queue, "", fmt.Sprint(round, "-"), perRound)...)
-		popped := suite.client.Pop(queue, fmt.Sprint("subscriptionMode=all&consumerGroup=g&leaseSeconds=600&batch=", perRound))
-		needMessageCount(t, popped, perRound)
-		needAcked(t, suite.client.AckMessages("completed", popped.Messages[perRound-1]))
+	s := newScene(t, nil, 0)
+	const rounds, perRound = 4, 20_000
+	for range rounds {
+		s.push(perRound)
 	}
-	probe := func(group string) int {
+	probe := func(s *scene) int {
 		t.Helper()
-		pushOne(t, suite.client, harness.Item{Queue: queue, Payload: 1})
-		popped := suite.client.Pop(queue, "autopilot=true&subscriptionMode=all&commitOnDelivery=true&consumerGroup="+group)
+		popped := s.learn(s.client.Pop(s.queue, "autopilot=true&commitOnDelivery=true&subscriptionMode=all&consumerGroup="+s.group))
 		_, batch := chosen(t, popped)
-		if batch < 100 || batch > 1000 {
-			t.Fatalf("want 100 to 1,000, got %d", batch)
+		if batch < 100 || batch > 1000 || len(popped.Messages) != batch {
+			t.Fatalf("want 100 to 1,000 and as many messages, got %d and %d", batch, len(popped.Messages))
 		}
 		return batch
 	}
-	for round, done := 0, false; !done; round++ {
-		drain(round)
+	if batch := probe(s); batch != 100 {
+		t.Fatalf("it begins with 100, got %d", batch)
+	}
+	// One ack passes all messages of a round, however few it names.
+	for round, done := 1, false; !done; round++ {
+		needVerdicts(t, s.ackUnfenced(completed(round*perRound-1_001)), kept)
 		elapse(t, 1100*time.Millisecond) // a rate needs a second
-		batch := probe("g")
-		if done = batch == 1000; round == 10 && !done {
+		batch := probe(s)
+		if done = batch == 1000; round == rounds && !done {
 			t.Fatalf("a group that drains many thousand messages a second gets batches of %d", batch)
 		}
 	}
-	if batch := probe("idle"); batch != 100 {
+	if batch := probe(s.as("idle")); batch != 100 {
 		t.Errorf("the rate of another group counts for none, got %d", batch)
 	}
 }
