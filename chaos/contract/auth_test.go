@@ -125,10 +125,10 @@ func acceptedTokens(t *testing.T, as func(string, map[string]any) *harness.Clien
 	}
 }
 
-// routeLevels sends every row of section 3 with every role. What a role may do must not be refused for lack of
+// routeLevels sends every row of section 3, and every route of an operator, with every role. What a role may do must not be refused for lack of
 // permission; what the handler then says is no concern here.
 func routeLevels(t *testing.T, client *harness.Client, as func(string, map[string]any) *harness.Client) {
-	for _, row := range routeTable() {
+	for _, row := range append(routeTable(), operatorRoutes()...) {
 		request := harness.Request{Method: row.method, Path: row.path}
 		answer := client.Do(request)
 		if refused := answer.Status == 401; answer.Err != nil || refused == (row.level == levelPublic) {

@@ -249,18 +249,25 @@ func TestOneGroupOfAPushFitsOneEntry_2_11(t *testing.T) {
 
 func TestTransactionCoversABoundedNumberOfPartitions_2_11(t *testing.T) {
 	t.Parallel()
-	const pairsMost = 16_384
-	queue := uniqueName(t)
-	var items strings.Builder
-	for i := range pairsMost + 1 {
-		fmt.Fprintf(&items, `{"queue":%q,"partition":"%d","payload":1},`, queue, i)
+	// Many pairs that no entry is too small for; what one holds ends before pairsMost.
+	const many, pairsMost = 2_000, 16_384
+	client := privateBroker(t, nil).Client()
+	push := func(queue string, pairs int) harness.TransactionReply {
+		var items strings.Builder
+		for i := range pairs {
+			fmt.Fprintf(&items, `,{"queue":%q,"partition":"%d","payload":1},{"queue":%q,"partition":"%d","payload":2}`, queue, i, queue, i)
+		}
+		return client.Transaction(`{"operations":[{"type":"push","items":[` + items.String()[1:] + `]}]}`)
 	}
-	body := `{"operations":[{"type":"push","items":[` + strings.TrimSuffix(items.String(), ",") + `]}]}`
-	reply := suite.client.Transaction(body)
-	if need(t, reply.Response, 200); reply.Success || reply.Reason != "too_large" {
-		t.Fatalf("want too_large, got %v", reply.Response)
+	refused := push("refused", pairsMost+1)
+	if need(t, refused.Response, 200); refused.Success || refused.Reason != "too_large" {
+		t.Fatalf("want too_large, got %v", refused.Response)
 	}
-	need(t, suite.client.Get("/api/v1/resources/queues/"+queue), 404)
+	need(t, client.Get(queuePath("refused")), 404)
+	needCommitted(t, push("committed", many))
+	if rows, at := queueRows(t, client, "committed"); rows[at].Partitions != many || rows[at].Messages.Total != 2*many {
+		t.Fatalf("want everything stored, got %+v", rows[at])
+	}
 }
 
 func TestTransactionPositionsAreBounded_2_11(t *testing.T) {
@@ -278,6 +285,7 @@ func TestTransactionPositionsAreBounded_2_11(t *testing.T) {
 	}{
 		{"4,096 bytes of metadata", 1, 4096, true},
 		{"one byte more", 1, 4097, false},
+		{"2,000 entries", 2_000, 0, true}, // what one log entry holds ends before 16,384
 		{"16,385 entries", 16_385, 0, false},
 	}
 	for _, c := range cases {

@@ -25,7 +25,9 @@ func TestNodeThatIsNotReadyAnswersRetry_2_7(t *testing.T) {
 	}
 	push := harness.Request{Method: "POST", Path: "/api/v1/push", Body: []byte(`{"items":[{"queue":"q","payload":2,"transactionId":"t"}]}`)}
 	requests := []harness.Request{push, {Method: "POST", Path: "/api/v1/ack", Body: []byte(`{"transactionId":"t","partitionId":"1"}`)},
-		{Method: "GET", Path: "/api/v1/messages"}, {Method: "GET", Path: "/api/v1/pop/queue/q"}}
+		{Method: "POST", Path: "/api/v1/transaction", Body: []byte(`{"operations":[{"type":"push","queue":"q","payload":2}]}`)},
+		{Method: "POST", Path: "/api/v1/lease/" + deadLease + "/extend"}, {Method: "POST", Path: "/api/v1/configure", Body: []byte(`{"queue":"q"}`)},
+		{Method: "GET", Path: "/api/v1/messages"}, {Method: "GET", Path: "/api/v1/pop/queue/q"}, {Method: "DELETE", Path: queuePath("q")}}
 	eventually(t, delivery, func() (bool, string) { // the port opens first
 		answer := client.Get("/status")
 		return answer.Err == nil, answer.String()
