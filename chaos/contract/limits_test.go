@@ -335,6 +335,31 @@ func TestPopPartitionsAreClamped_2_11(t *testing.T) {
 	}
 }
 
+// What does not fit 64 bits is a number all the same: only batch refuses it (5.2).
+func TestNumbersBeyond64BitsAreClamped_2_11(t *testing.T) {
+	t.Parallel()
+	const huge = "99999999999999999999"
+	queue := uniqueName(t)
+	pushAll(t, suite.client, spread(queue, 70, 1)...)
+	pop := func(group, query string) harness.PopReply {
+		return suite.client.Pop(queue, "batch=1000&subscriptionMode=all&consumerGroup="+group+"&"+query)
+	}
+	for i, query := range []string{"partitions=" + huge, "partitions=-" + huge, "wait=true&timeout=" + huge} {
+		needMessageCount(t, pop(fmt.Sprint("g", i), query), []int{64, 1, 1}[i])
+	}
+	negative := pop("g", "timeout=-"+huge)
+	needPopRefusal(t, negative, negative.Text("error"))
+	long, short := pop("long", "leaseSeconds="+huge), pop("short", "leaseSeconds=-"+huge)
+	for _, lease := range []struct {
+		reply       harness.PopReply
+		least, most time.Duration
+	}{{long, 99 * 365 * 24 * time.Hour, 102 * 365 * 24 * time.Hour}, {short, 30 * time.Second, 61 * time.Second}} {
+		if needMessageCount(t, lease.reply, 1); leaseLeft(t, lease.reply) < lease.least || leaseLeft(t, lease.reply) > lease.most {
+			t.Errorf("want a lease of %v to %v, got %v", lease.least, lease.most, leaseLeft(t, lease.reply))
+		}
+	}
+}
+
 func TestPayloadsOfOnePopAreBounded_2_11(t *testing.T) {
 	t.Parallel()
 	client := privateBroker(t, nil).Client()

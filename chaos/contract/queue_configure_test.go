@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -201,7 +202,7 @@ func TestConfigureRefusals(t *testing.T) {
 	}
 	var refusals []refusal
 	for _, key := range integers {
-		for _, value := range []any{"5", 1.5, true, []any{}} {
+		for _, value := range []any{"5", 1.5, json.Number("5.0"), json.Number("6e1"), true, []any{}} {
 			refusals = append(refusals, refusal{key, value, key + " must be an integer", nil})
 		}
 		for _, value := range []int64{2147483648, -2147483649} {
@@ -258,18 +259,20 @@ func TestConfigureRefusesBadRequests(t *testing.T) {
 	t.Parallel()
 	queue := uniqueName(t)
 	for body, want := range map[string]struct{ code, text string }{
-		`{"options":{}}`:           {"bad_request", "queue is required"},
-		`{"queue":null}`:           {"bad_request", "queue is required"},
-		`{"queue":7,"options":{}}`: {"bad_request", "queue is required"},
-		`{"queue":`:                {"bad_body", ""},
-		``:                         {"bad_body", ""},
-		`[]`:                       {"bad_body", ""},
-		`{"queue":"` + queue + `","mode":"patch"}`: {"bad_request", `mode must be "merge" or "replace", got "patch"`},
-		`{"queue":"` + queue + `","mode":7}`:       {"bad_request", `mode must be "merge" or "replace", got 7`},
-		`{"queue":"` + queue + `","mode":true}`:    {"bad_request", `mode must be "merge" or "replace", got true`},
-		`{"queue":"` + queue + `","mode":""}`:      {"bad_request", `mode must be "merge" or "replace", got ""`},
-		`{"queue":"` + queue + `","mode":{"a":1}}`: {"bad_request", `mode must be "merge" or "replace", got {"a":1}`},
-		`{"queue":"` + queue + `","mode":"Merge"}`: {"bad_request", `mode must be "merge" or "replace", got "Merge"`},
+		`{"options":{}}`:                         {"bad_request", "queue is required"},
+		`{"queue":null}`:                         {"bad_request", "queue is required"},
+		`{"queue":7,"options":{}}`:               {"bad_request", "queue is required"},
+		`{"queue":`:                              {"bad_body", ""},
+		``:                                       {"bad_body", ""},
+		`[]`:                                     {"bad_body", ""},
+		`{"queue":"` + queue + `","options":[]}`: {"bad_body", ""},
+		`{"queue":"` + queue + `","options":"ttl"}`: {"bad_body", ""},
+		`{"queue":"` + queue + `","mode":"patch"}`:  {"bad_request", `mode must be "merge" or "replace", got "patch"`},
+		`{"queue":"` + queue + `","mode":7}`:        {"bad_request", `mode must be "merge" or "replace", got 7`},
+		`{"queue":"` + queue + `","mode":true}`:     {"bad_request", `mode must be "merge" or "replace", got true`},
+		`{"queue":"` + queue + `","mode":""}`:       {"bad_request", `mode must be "merge" or "replace", got ""`},
+		`{"queue":"` + queue + `","mode":{"a":1}}`:  {"bad_request", `mode must be "merge" or "replace", got {"a":1}`},
+		`{"queue":"` + queue + `","mode":"Merge"}`:  {"bad_request", `mode must be "merge" or "replace", got "Merge"`},
 	} {
 		t.Run("9.1 "+body, func(t *testing.T) {
 			reply := suite.client.Post("/api/v1/configure", body)

@@ -133,7 +133,8 @@ func TestBodyOverTheLimitIsRefusedBeforeItIsParsed_2_1(t *testing.T) {
 func TestBodyLimitIsConfigurable_2_1(t *testing.T) {
 	t.Parallel()
 	const limit = 2048
-	client := privateBroker(t, map[string]string{"QUEEN_MAX_BODY_BYTES": fmt.Sprint(limit)}).Client()
+	broker := privateBroker(t, map[string]string{"QUEEN_MAX_BODY_BYTES": fmt.Sprint(limit)})
+	client := broker.Client()
 	frame := `{"items":[{"queue":"q","payload":""}]}`
 	body := func(size int) string {
 		return strings.Replace(frame, `""`, `"`+strings.Repeat("a", size-len(frame))+`"`, 1)
@@ -141,6 +142,26 @@ func TestBodyLimitIsConfigurable_2_1(t *testing.T) {
 	t.Run("exactly the limit is accepted", func(t *testing.T) { need(t, client.Post("/api/v1/push", body(limit)), 201) })
 	t.Run("one byte more is refused", func(t *testing.T) {
 		needEnvelope(t, client.Post("/api/v1/push", body(limit+1)), 413, "payload_too_large")
+	})
+	t.Run("a chunked body says no length and is refused all the same", func(t *testing.T) {
+		for bytes, status := range map[int]int{limit: 201, limit + 1: 413} {
+			wire, err := broker.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer wire.Close()
+			half := body(bytes)[:bytes/2]
+			rest := body(bytes)[bytes/2:]
+			request := fmt.Sprintf("POST /api/v1/push HTTP/1.1\r\nHost: queen\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n",
+				len(half), half, len(rest), rest)
+			if err := wire.Send(request); err != nil {
+				t.Fatal(err)
+			}
+			answer := wire.Receive("POST")
+			if need(t, answer, status); status != 201 {
+				needEnvelope(t, answer, status, "payload_too_large")
+			}
+		}
 	})
 	t.Run("what is not JSON is refused by its size all the same", func(t *testing.T) {
 		needEnvelope(t, client.Post("/api/v1/push", strings.Repeat("{", limit+1)), 413, "payload_too_large")
