@@ -238,16 +238,16 @@ func (w *rowWalker) fill(from uint64) error {
 	return err
 }
 
-// at returns the row of a partition; ids must rise from call to call.
+// at returns the row of a partition, the zero value when it has none; ids must rise from call to call.
 func (w *rowWalker) at(partition uint64) (state cursor.State, ok bool, err error) {
 	for {
 		for len(w.page) > 0 && w.page[0].partition < partition {
 			w.page = w.page[1:]
 		}
-		if len(w.page) > 0 {
-			return w.page[0].state, w.page[0].partition == partition, nil
+		if len(w.page) > 0 && w.page[0].partition == partition {
+			return w.page[0].state, true, nil
 		}
-		if w.done {
+		if len(w.page) > 0 || w.done {
 			return cursor.State{}, false, nil
 		}
 		if err := w.fill(partition); err != nil {

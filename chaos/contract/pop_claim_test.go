@@ -115,6 +115,36 @@ func TestLeaseHidesThePartitionFromItsGroupOnly_5_5(t *testing.T) {
 	needMessages(t, suite.client.Pop(queue, "consumerGroup=g"), "other")
 }
 
+// 5.5.2 and 5.5.3: what a group has leased or consumed in one partition says nothing about those that were made before it and
+// that the group has never read, also when the group is looked up anew after a restart.
+func TestCursorOfALaterPartitionHidesNoEarlierOne_5_5(t *testing.T) {
+	t.Parallel()
+	broker := privateBroker(t, nil)
+	client := broker.Client()
+	restart := func() {
+		if err := broker.Restart(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, group := range []string{"", "consumerGroup=g&subscriptionMode=all&"} {
+		for _, first := range []string{"leaseSeconds=600", "commitOnDelivery=true"} {
+			for after, between := range map[string]func(){"at once": func() {}, "after a restart": restart} {
+				t.Run(group+first+" "+after, func(t *testing.T) {
+					queue := uniqueName(t)
+					for i, partition := range []string{"a", "b", "c"} { // the last has the most, so that its cursor is past the others
+						pushAll(t, client, numbered(queue, partition, partition, i+1)...)
+					}
+					needMessages(t, client.PopPartition(queue, "c", group+first), "c0", "c1", "c2")
+					between()
+					needMessages(t, client.PopPartition(queue, "b", group+first), "b0", "b1")
+					between()
+					needMessages(t, client.Pop(queue, group+first+"&partitions=3"), "a0")
+				})
+			}
+		}
+	}
+}
+
 func TestTenWorkersOnOnePartitionKeepTheOrder_5_5(t *testing.T) {
 	t.Parallel()
 	queue := uniqueName(t)
