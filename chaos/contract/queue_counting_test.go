@@ -1,6 +1,8 @@
 package contract
 
 import (
+	"encoding/json"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -101,6 +103,8 @@ func TestQueueListShowsRows(t *testing.T) {
 func TestQueueListLanes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, nil, 1)
+	pushAll(t, s.client, numbered(s.queue, "b", "b", 1)...)
+	detail := s.client.Get(queuePath(s.queue))
 	for query, lanes := range map[string]bool{"?stats=lanes": true, "?stats=full": false, "?stats=": false, "": false} {
 		reply := s.client.Get("/api/v1/resources/queues" + query)
 		need(t, reply, 200)
@@ -113,6 +117,13 @@ func TestQueueListLanes(t *testing.T) {
 				continue
 			}
 			needKeys(t, row, "id", "name", "queue", "partitions", "createdAt")
+			for key, want := range map[string]any{
+				"id": detail.Text("id"), "name": s.queue, "queue": s.queue, "partitions": json.Number("2"), "createdAt": detail.Text("createdAt"),
+			} {
+				if row[key] != want {
+					t.Errorf("%s: want %s %v, got %v", query, key, want, row[key])
+				}
+			}
 			if lanes && len(row) != 5 {
 				t.Errorf("want five keys, got %v", row)
 			}
@@ -255,6 +266,31 @@ func TestQueueSizes(t *testing.T) {
 	}
 }
 
+// TestRetainedBytesAgree: 9.6 to 9.8, the list, the detail, its partitions and the sizes show the same bytes, which grow with
+// what is stored.
+func TestRetainedBytesAgree(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, 1)
+	before := int64(0)
+	for _, partition := range []string{"a", "b"} {
+		heavy := numbered(s.queue, partition, "heavy", 1)
+		heavy[0].Payload = incompressible(50_000)
+		pushAll(t, s.client, heavy...)
+		rows, at := queueRows(t, s.client, s.queue)
+		detail := queueDetail(t, s.client, s.queue)
+		sizes := fetchInto[struct{ Partitions map[string]int64 }](t, s.client, queuePath(s.queue)+"/sizes").Partitions
+		sum, byName := int64(0), map[string]int64{}
+		for _, row := range detail.Partitions {
+			byName[row.Name] = row.RetainedBytes
+			sum += row.RetainedBytes
+		}
+		if !maps.Equal(byName, sizes) || detail.RetainedBytes != sum || rows[at].RetainedBytes != sum || sum < before+50_000 || sum > before+100_000 {
+			t.Fatalf("got %d in the list, %d in the detail, %v in its partitions, sizes %v", rows[at].RetainedBytes, detail.RetainedBytes, byName, sizes)
+		}
+		before = sum
+	}
+}
+
 // TestQueueSizesSayWhenTheyAreTruncated: 9.8, at QUEEN_DASH_SIZES_MAX.
 func TestQueueSizesSayWhenTheyAreTruncated(t *testing.T) {
 	t.Parallel()
@@ -297,6 +333,17 @@ func TestPartitionList(t *testing.T) {
 		}
 	}
 	needEnvelope(t, s.client.Get("/api/v1/resources/partitions?limit=many"), 400, "bad_request")
+	needMessages(t, s.client.PopPartition(s.queue, "c", s.query(1)), "c0")
+	ids := map[string]string{}
+	for _, partition := range queueDetail(t, s.client, s.queue).Partitions {
+		ids[partition.Name] = partition.ID
+	}
+	for _, row := range partitionRows(t, s.client, s.queue) {
+		want := map[string][2]int{"b": {3, 0}, "c": {2, 1}, "Default": {1, 0}}[row.Partition] // the backlog, leased messages included
+		if got := [2]int{row.Pending, row.Processing}; got != want || row.PartitionID != ids[row.Partition] {
+			t.Errorf("%s of id %s: want pending and processing %v, got %+v", row.Partition, ids[row.Partition], want, row)
+		}
+	}
 	needMessages(t, s.client.PopPartition(s.queue, "b", s.query(10, "autoAck=true")), "b0", "b1", "b2")
 	for _, row := range partitionRows(t, s.client, s.queue) {
 		if (row.LagSeconds == nil) != (row.Partition == "b") || row.Partition == "b" && row.Pending != 0 {

@@ -72,6 +72,7 @@ func TestTransactionRefusesWrongRequests(t *testing.T) {
 		"push queue a number":        {withPush(map[string]any{"type": "push", "queue": 7, "payload": 1}), ""},
 		"push items an object":       {withPush(map[string]any{"type": "push", "items": map[string]any{}}), ""},
 		"txid over 65,535 bytes":     {withPush(pushOperation(out, strings.Repeat("t", 65536))), "bad_request"},
+		"so is that of an ack":       {withPush(ackWith("transactionId", strings.Repeat("t", 65536))), "bad_request"},
 	}
 	for name, c := range cases {
 		t.Run("8.5 "+name, func(t *testing.T) {
@@ -119,15 +120,16 @@ func TestTransactionPushForms(t *testing.T) {
 			{"queue":%[1]q,"payload":{"n":1},"transactionId":"t0","traceId":%[2]q},
 			{"queue":%[1]q,"partition":"","payload":null,"transactionId":"t1","traceId":"no trace"}]},
 		{"type":"push","queue":%[1]q,"partition":"Default","payload":12345678901234567890.5,"transactionId":"t2","traceId":7},
-		{"type":"push","queue":%[1]q,"partition":null,"payload":[],"producerSub":"forged"}]}`, queue, trace)
+		{"type":"push","queue":%[1]q,"partition":null,"payload":[],"producerSub":"forged"},
+		{"type":"push","queue":%[1]q,"partition":"","payload":{}}]}`, queue, trace)
 	reply := suite.client.Transaction(body)
 	needCommitted(t, reply)
-	if len(reply.Results) != 4 {
+	if len(reply.Results) != 5 {
 		t.Fatalf("want one result per pushed item, got %v", reply.Response)
 	}
 	popped := suite.client.Pop(queue, "batch=10&partitions=10")
-	if need(t, popped.Response, 200); len(popped.Messages) != 4 || popped.PartitionsClaimed != 1 || popped.Partition != "Default" {
-		t.Fatalf("want four messages in Default, got %v", popped.Response)
+	if need(t, popped.Response, 200); len(popped.Messages) != 5 || popped.PartitionsClaimed != 1 || popped.Partition != "Default" {
+		t.Fatalf("want five messages in Default, got %v", popped.Response)
 	}
 	for i, message := range popped.Messages {
 		result := reply.Results[i]
@@ -144,7 +146,7 @@ func TestTransactionPushForms(t *testing.T) {
 	if last := popped.Messages[3]; last.TransactionID != last.ID || !uuidV7.MatchString(last.ID) {
 		t.Errorf("a message without txid has its minted id, got %+v", last)
 	}
-	for i, want := range []string{`{"n":1}`, `null`, `12345678901234567890.5`, `[]`} {
+	for i, want := range []string{`{"n":1}`, `null`, `12345678901234567890.5`, `[]`, `{}`} {
 		if !sameJSON(popped.Messages[i].Data, []byte(want)) {
 			t.Errorf("message %d: want %s, got %s", i, want, popped.Messages[i].Data)
 		}
