@@ -250,7 +250,7 @@ func (g *group) cancel(w *waiter) bool {
 }
 
 // serve hands ready partitions to those who wait: first to the pops pinned to what has just become ready, then longest
-// ready to longest waiting.
+// ready to longest waiting. While a scan is under way, a pop that could get more than is known waits for its end.
 func (g *group) serve(nowMicros uint64) {
 	g.schedule.Wake(nowMicros)
 	for _, partition := range g.schedule.Fresh() {
@@ -264,6 +264,9 @@ func (g *group) serve(nowMicros uint64) {
 	}
 	for g.waiting.Len() > 0 && g.schedule.ReadyCount() > 0 {
 		w := g.waiting.Front().Value.(*waiter)
+		if !g.loaded && g.schedule.ReadyCount() < w.most() {
+			break // the scan may find more for it
+		}
 		answer := offer{kind: offerTargets}
 		limit := w.limit
 		if limit == 0 {
@@ -278,6 +281,14 @@ func (g *group) serve(nowMicros uint64) {
 		w.offers <- answer
 	}
 	g.publish()
+}
+
+// most is how many partitions the pop can get.
+func (w *waiter) most() int {
+	if w.limit == 0 {
+		return autoPartitionMax
+	}
+	return w.limit
 }
 
 // sendAway answers a pop that does not wait: nothing is ready.
@@ -338,7 +349,7 @@ func (g *group) born(a appendedPartition) {
 }
 
 // ride lets a parked pop go that is to be served in the entry of a push, and reserves the partition for it. Nothing else is
-// ready, or the pop would not be parked; so it claims this one partition.
+// ready, or the pop would not be parked once everything is known; so it claims this one partition.
 func (g *group) ride(m *rideRequest) {
 	w := g.rider(m)
 	if w == nil || w.spec == nil || (m.id != 0 && !g.schedule.Reserve(m.id)) {
@@ -363,7 +374,7 @@ func (g *group) rider(m *rideRequest) *waiter {
 	} else if line := g.pinned[m.id]; line != nil && line.Len() > 0 {
 		return line.Front().Value.(*waiter)
 	}
-	if g.waiting.Len() > 0 {
+	if g.waiting.Len() > 0 && g.loaded {
 		return g.waiting.Front().Value.(*waiter)
 	}
 	return nil
@@ -373,13 +384,14 @@ func (g *group) found(m *foundNote) {
 	for _, p := range m.partitions {
 		g.schedule.Found(p.id, p.untilMicros, m.nowMicros, p.byLease)
 	}
+	ended := m.last && m.scan == g.shared.scans.Load()
+	g.loaded = g.loaded || ended
 	g.serve(m.nowMicros)
 	switch {
 	case m.failed:
 		g.shared.scanned.Store(false) // the next pop tries again
 		g.answerAll(offerFailed)
-	case m.last && m.scan == g.shared.scans.Load():
-		g.loaded = true
+	case ended:
 		g.sendAllAway()
 	}
 }

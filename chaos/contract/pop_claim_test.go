@@ -145,6 +145,27 @@ func TestCursorOfALaterPartitionHidesNoEarlierOne_5_5(t *testing.T) {
 	}
 }
 
+// 5.5.1: a pop gets all the ready partitions that it asks for, also the first one of a group of which the broker has only heard
+// so far what it left in one partition.
+func TestFirstPopGetsEveryReadyPartition_5_5(t *testing.T) {
+	t.Parallel()
+	for i := range 20 {
+		for route, pop := range popRoutes {
+			if route == "pinned" {
+				continue
+			}
+			queue := fmt.Sprint(uniqueName(t), i)
+			pushAll(t, suite.client, spread(queue, 5, 2)...)
+			group := "subscriptionMode=all&consumerGroup=g&"
+			needMessages(t, suite.client.PopPartition(queue, "p4", group+"batch=1&commitOnDelivery=true"), "p4-0")
+			popped := pop(queue, group+"partitions=5&batch=100")
+			if needMessageCount(t, popped, 9); popped.PartitionsClaimed != 5 {
+				t.Fatalf("%s: want five partitions, got %v", route, popped)
+			}
+		}
+	}
+}
+
 func TestTenWorkersOnOnePartitionKeepTheOrder_5_5(t *testing.T) {
 	t.Parallel()
 	queue := uniqueName(t)
