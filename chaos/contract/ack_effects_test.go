@@ -162,6 +162,7 @@ func TestDeadLetterReason(t *testing.T) {
 		"the first error also when it stands later": {[]mark{failed(0), completed(1).because("later")}, map[int64]*string{0: text("later")}},
 		"none, exhausted":                           {[]mark{failed(0)}, map[int64]*string{0: text("Retries exhausted")}},
 		"none, dlq":                                 {[]mark{dlqed(0)}, map[int64]*string{0: nil}},
+		"none, a dlq above an exhausted one":        {[]mark{failed(0), dlqed(1)}, map[int64]*string{0: text("Retries exhausted"), 1: nil}},
 		"several dlq":                               {[]mark{dlqed(0), dlqed(1).because("b")}, map[int64]*string{0: text("b"), 1: text("b")}},
 	}
 	for name, c := range cases {

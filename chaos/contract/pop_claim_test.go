@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -376,6 +377,46 @@ func TestClientThatLeftHoldsNothing_5_5_9(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// 5.5.9 and 5.6: the client leaves while it is being answered. A lease is released at once and the attempt taken back; what was
+// committed on delivery counts as delivered once something of the answer was written.
+func TestClientThatLeavesTheAnswer_5_5_9(t *testing.T) {
+	t.Parallel()
+	for _, commits := range []bool{false, true} {
+		t.Run(fmt.Sprint("commit on delivery ", commits), func(t *testing.T) {
+			t.Parallel()
+			queue := uniqueName(t)
+			large := strings.Repeat("x", 20<<20) // more than what lies between the broker and a client that does not read
+			pushAll(t, suite.client, harness.Item{Queue: queue, Payload: large, TransactionID: "t0"}, harness.Item{Queue: queue, Payload: large, TransactionID: "t1"})
+			wire, err := suite.broker.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer wire.Close()
+			query := fmt.Sprintf("subscriptionMode=all&consumerGroup=g&leaseSeconds=3600&commitOnDelivery=%v", commits)
+			if err := wire.Send("GET /api/v1/pop/queue/" + queue + "?" + query + " HTTP/1.1\r\nHost: queen\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, delivery, func() (bool, string) { // the claim is made, and the answer on its way
+				depth := queueDepth(t, suite.client, queue, "g")
+				return depth.Processing == 2 || depth.Pending == 0, fmt.Sprintf("%+v", depth)
+			})
+			if err := wire.AwaitData(); err != nil {
+				t.Fatal(err)
+			}
+			wire.Close()
+			if commits {
+				needEmpty(t, suite.client.Pop(queue, query+"&wait=true&timeout=1000"))
+				return
+			}
+			popped := suite.client.Pop(queue, query+"&wait=true&timeout=20000")
+			needMessages(t, popped, "t0", "t1")
+			if popped.Messages[0].DeliveryAttempt != 1 || popped.Elapsed > promptly {
+				t.Fatalf("want attempt 1 at once, got %d after %v", popped.Messages[0].DeliveryAttempt, popped.Elapsed)
+			}
+		})
 	}
 }
 

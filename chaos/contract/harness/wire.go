@@ -75,3 +75,14 @@ func (w *Wire) AwaitIdle(duration time.Duration) error {
 	}
 	return fmt.Errorf("watch idle connection: %w", err)
 }
+
+// AwaitData waits until something of the next answer has come, and reads no more of it than what one buffer takes.
+func (w *Wire) AwaitData() error {
+	if err := w.connection.SetReadDeadline(time.Now().Add(wireTimeout)); err != nil {
+		return fmt.Errorf("set read deadline: %w", err)
+	}
+	if _, err := w.reader.Peek(1); err != nil {
+		return fmt.Errorf("await answer: %w", err)
+	}
+	return nil
+}
