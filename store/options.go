@@ -36,7 +36,7 @@ type Options struct {
 
 // Crash points (cluster.md 19). Sealing a bucket takes the place of compaction, dropping one that of collection.
 const (
-	FaultBlockWritten   = "store.block_written"
+	FaultBlockWritten   = "apply.mid_entry"
 	FaultStoreCommitted = "apply.store_committed"
 	FaultFilesSynced    = "durable.files_synced"
 	FaultDurableWritten = "durable.store_committed"
