@@ -186,6 +186,22 @@ func threadsClear(pid int, start, end int64) (bool, error) {
 		if at >= start && at < end {
 			return false, nil
 		}
+		status, err := os.ReadFile(filepath.Join(filepath.Dir(task), "status"))
+		if err == nil && handlesSignal(status) {
+			return false, nil // it may have been in the range before, and will return there
+		}
 	}
 	return true, nil
+}
+
+// handlesSignal tells from its status whether a thread is in a signal handler of Go's runtime: only there it blocks the signal by which
+// the runtime preempts goroutines.
+func handlesSignal(status []byte) bool {
+	_, rest, found := bytes.Cut(status, []byte("SigBlk:"))
+	if !found {
+		return false
+	}
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	mask, err := strconv.ParseUint(string(bytes.TrimSpace(line)), 16, 64)
+	return err == nil && mask&(1<<(unix.SIGURG-1)) != 0
 }

@@ -86,3 +86,12 @@ func TestClockOfOneProcessMoves(t *testing.T) {
 		}
 	}
 }
+
+// TestSignalHandlerIsSeen: the masks are of a thread in a handler, of one that runs Go code, and of one that the runtime keeps to make others.
+func TestSignalHandlerIsSeen(t *testing.T) {
+	for mask, want := range map[string]bool{"fffffffffffbfeff": true, "0000000000000000": false, "fffffffc3bba3a00": false} {
+		if got := handlesSignal([]byte("SigPnd:\t0\nSigBlk:\t" + mask + "\nSigIgn:\t0\n")); got != want {
+			t.Errorf("%s: got %v", mask, got)
+		}
+	}
+}
