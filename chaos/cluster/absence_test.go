@@ -24,6 +24,9 @@ const snapshotLine = "raft: snapshot installed index="
 const (
 	// ballastBytes is one message that fills the log; the log is cut by whole files, so small writes alone take long to move its beginning.
 	ballastBytes = 256 << 10
+	// ballastAtOnce is how many are written between two looks at the log: a node that is asked asks all others, and waits for one that is
+	// cut off.
+	ballastAtOnce = 32
 	// ballastMax bounds what is written for that.
 	ballastMax = 1024
 )
@@ -38,7 +41,10 @@ func (s *scene) purged(behind uint64) {
 		if err != nil {
 			return err
 		}
-		if reply := leader.Client().WithTimeout(giveUpAfter).Push(item); reply.Err == nil && reply.Status == 201 {
+		for range ballastAtOnce {
+			if reply := leader.Client().WithTimeout(giveUpAfter).Push(item); reply.Err != nil || reply.Status != 201 {
+				break
+			}
 			written++
 		}
 		purged, err := leader.Purged()
