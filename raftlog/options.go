@@ -100,7 +100,8 @@ type Options struct {
 	// for a silent member.
 	Disk           func() Disk
 	DiskLowPercent float64
-	// Guarded says whether this node takes part in nothing (cluster 2.6): any goroutine, at once. Nil is never.
+	// Guarded says whether this node takes part in nothing (cluster 2.6): its calls fail, and those of others are answered with errors.
+	// Any goroutine, at once. Nil is never.
 	Guarded func() bool
 	// Admit asks for room for a command of another node (cluster 11.1). It must not block, and calls admitted once, at once or from any
 	// goroutine: with what gives the room back, nil for nothing to give back, or with the reason why there is none: one of

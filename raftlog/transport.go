@@ -32,7 +32,7 @@ var errGuarded = errors.New("this node takes no part in the group now")
 // transport carries the calls of the library. It is the library's own network transport between nodes, with four changes:
 // entries for a node that does not answer wait until it does, since the library would wait longer after each failure; a
 // snapshot never travels through the library, and appends in front of the log that a state has left are rebased; calls that
-// would break a lease are refused; and a guarded node answers with errors.
+// would break a lease are refused; and a guarded node answers with errors, asks for no votes and leads nobody.
 type transport struct {
 	*raft.NetworkTransport
 	stream *streamLayer
@@ -177,12 +177,18 @@ func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 // RequestVote implements raft.Transport.
 func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, request *raft.RequestVoteRequest,
 	response *raft.RequestVoteResponse) error {
+	if t.guarded() {
+		return errGuarded
+	}
 	return overStale(func() error { return t.NetworkTransport.RequestVote(id, target, request, response) })
 }
 
 // RequestPreVote implements raft.WithPreVote.
 func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, request *raft.RequestPreVoteRequest,
 	response *raft.RequestPreVoteResponse) error {
+	if t.guarded() {
+		return errGuarded
+	}
 	return overStale(func() error { return t.NetworkTransport.RequestPreVote(id, target, request, response) })
 }
 
@@ -210,6 +216,9 @@ func isStale(err error) bool {
 // AppendEntries implements raft.Transport. To a node that has not answered last time it waits until it can be reached.
 func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, request *raft.AppendEntriesRequest,
 	response *raft.AppendEntriesResponse) error {
+	if t.guarded() {
+		return errGuarded
+	}
 	if err := t.awaitNode(id); err != nil {
 		return err
 	}
@@ -222,6 +231,9 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 
 // AppendEntriesPipeline implements raft.Transport.
 func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	if t.guarded() {
+		return nil, errGuarded
+	}
 	if err := t.awaitNode(id); err != nil {
 		return nil, err
 	}

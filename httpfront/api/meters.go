@@ -74,6 +74,11 @@ func (a *API) PeerRefused(node uint64, reason string) {
 	a.meters.set.GetOrCreateCounter(fmt.Sprintf("queen_raft_peer_refused_total{peer=\"%d\",reason=%q}", node, reason)).Inc()
 }
 
+// MemberReturned counts a return of a member that this node, leading, has driven.
+func (a *API) MemberReturned(node uint64) {
+	a.meters.set.GetOrCreateCounter(fmt.Sprintf("queen_raft_rejoins_total{peer=\"%d\"}", node)).Inc()
+}
+
 // StateReceived counts bytes of another node's state that came here.
 func (a *API) StateReceived(bytes int64) { a.meters.stateBytesReceived.AddInt64(bytes) }
 

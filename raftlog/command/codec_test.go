@@ -180,7 +180,7 @@ func TestValuesOutsideTheirRangeAreRefused(t *testing.T) {
 		"option zero":              Configure{Changes: []OptionChange{{Key: 0}}},
 		"end of a plan":            Membership{End: PlanDropped + 1},
 		"kind of a plan":           Membership{Begin: &Plan{}},
-		"step of a plan":           Membership{Begin: &Plan{Kind: PlanVoters, Steps: []PlanStep{{Op: StepAddress + 1}}}},
+		"step of a plan":           Membership{Begin: &Plan{Kind: PlanVoters, Steps: []PlanStep{{Op: StepReset + 1}}}},
 		"option of a newer format": Configure{Changes: []OptionChange{{Key: OptionRetentionSinkHoldMaxSeconds + 1}}},
 	}
 	for name, c := range cases {

@@ -54,6 +54,8 @@ const (
 	StepDemote  StepOp = 3
 	StepRemove  StepOp = 4
 	StepAddress StepOp = 5
+	// StepReset has a member empty its directory, and takes the new one into the members table (cluster 2.6).
+	StepReset StepOp = 6
 )
 
 // PlanEnd is how a plan ended.
@@ -228,7 +230,7 @@ func (d *decoder) plan() *Plan {
 	p.Steps = list[PlanStep](d.count(minPlanStepBytes))
 	for i := range p.Steps {
 		step := PlanStep{Op: StepOp(d.byte("step of a plan")), Node: d.number()}
-		if step.Op < StepAdd || step.Op > StepAddress {
+		if step.Op < StepAdd || step.Op > StepReset {
 			d.fail("step of a plan")
 		}
 		p.Steps[i] = step

@@ -137,7 +137,7 @@ func drawValue(t *rapid.T, v reflect.Value) {
 		*group = PlanKind(rapid.Uint8Range(uint8(PlanLearner), uint8(PlanRejoin)).Draw(t, "kind"))
 		return
 	case *StepOp:
-		*group = StepOp(rapid.Uint8Range(uint8(StepAdd), uint8(StepAddress)).Draw(t, "op"))
+		*group = StepOp(rapid.Uint8Range(uint8(StepAdd), uint8(StepReset)).Draw(t, "op"))
 		return
 	case *AckError:
 		*group = AckError(rapid.Uint8Max(uint8(AckTooManyDeadLetters)).Draw(t, "error"))

@@ -33,6 +33,8 @@ type Identity struct {
 	Began bool `json:"began"`
 	// Resetting says that a reset was begun: what the groups hold is being deleted.
 	Resetting bool `json:"resetting,omitempty"`
+	// Returning is the verdict for which this directory was reset, until the node is what it was before.
+	Returning string `json:"returning,omitempty"`
 }
 
 // Ancestor is a cluster that a forced recovery or a restore has left behind.

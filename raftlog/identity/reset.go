@@ -9,16 +9,16 @@ import (
 )
 
 // Reset empties the directory for a node that returns to its cluster under a new incarnation (cluster 2.6): the log and the
-// store of every group go, and the cluster is adopted. Both must be closed. A directory of another cluster is left alone
+// store of every group go, and the cluster is adopted. verdict is why, see Identity.Returning. Both must be closed. A directory of another cluster is left alone
 // (ErrForeign). A crash in the middle is completed by the next Open.
-func (s *Store) Reset(clusterID string, clusterEpoch uint64) error {
+func (s *Store) Reset(clusterID string, clusterEpoch uint64, verdict string) error {
 	if current := s.Current(); current.ClusterID != "" && current.ClusterID != clusterID {
 		return fmt.Errorf("%w: %s, not %s", ErrForeign, current.ClusterID, clusterID)
 	}
 	err := s.Update(func(i *Identity) {
 		*i = Identity{
 			ClusterID: clusterID, ClusterEpoch: clusterEpoch, NodeID: i.NodeID,
-			Incarnation: uuid.NewString(), BootNonce: i.BootNonce, Lineage: i.Lineage, Resetting: true,
+			Incarnation: uuid.NewString(), BootNonce: i.BootNonce, Lineage: i.Lineage, Resetting: true, Returning: verdict,
 		}
 	})
 	if err != nil {

@@ -265,7 +265,7 @@ func TestResetIsCompletedAfterACrash(t *testing.T) {
 					panic(got)
 				}
 			}()
-			if err := store.Reset("c", 2); err != nil {
+			if err := store.Reset("c", 2, "replaced"); err != nil {
 				t.Fatal(err)
 			}
 		}()
@@ -290,7 +290,7 @@ func TestAnotherClusterNeverResets(t *testing.T) {
 	store := open(t, optionsFor(dir))
 	change(t, store, func(i *Identity) { i.ClusterID = "mine" })
 	before := store.Current()
-	if err := store.Reset("other", 1); !errors.Is(err, ErrForeign) {
+	if err := store.Reset("other", 1, "replaced"); !errors.Is(err, ErrForeign) {
 		t.Errorf("reset by another cluster: %v", err)
 	}
 	if got := store.Current(); !reflect.DeepEqual(got, before) {

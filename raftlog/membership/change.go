@@ -32,6 +32,9 @@ func (s *Service) change(ctx context.Context, r *Request) error {
 		if state.EndOf(r.ID) != command.PlanGoesOn {
 			return s.await(ctx, r.ID)
 		}
+		if r.Kind == command.PlanRejoin && r.Node == s.Self().NodeID {
+			return s.yield(ctx)
+		}
 		decision, err := s.tryChange(ctx, r, asked)
 		var pause time.Duration
 		switch {
@@ -64,6 +67,18 @@ func (s *Service) change(ctx context.Context, r *Request) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// yield hands leadership over because this node is to be replaced; the next leader goes on with the request.
+func (s *Service) yield(ctx context.Context) error {
+	_, err := s.Group.TransferTo(ctx, 0)
+	switch {
+	case errors.Is(err, raftlog.ErrNoTarget):
+		return Refuse(NoQuorum, "no other voter is live")
+	case errors.Is(err, raftlog.ErrTransferring):
+		return Refuse(Busy, "leadership is being handed over")
+	}
+	return errElsewhere // or the hand-over failed, and the request comes back
 }
 
 var (
@@ -99,11 +114,12 @@ func (s *Service) tryChange(ctx context.Context, r *Request, asked bool) (Decisi
 	case !asked && r.Raft != "" && !(r.Kind == command.PlanAddress && r.Force):
 		return decision, errAsk
 	}
-	record := &command.Membership{Expect: now.State.Index, Begin: decision.Plan}
-	if now.State.Plan != nil {
-		record.End = command.PlanAborted // a return that yields
+	if r.Kind == command.PlanRejoin {
+		s.mu.Lock()
+		s.replacing = r.ID
+		s.mu.Unlock()
 	}
-	return decision, s.State.Change(ctx, record)
+	return decision, s.State.Change(ctx, now.begin(decision.Plan))
 }
 
 // stillBehind refuses a promotion when waiting for its learners is in vain.

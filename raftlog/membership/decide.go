@@ -25,6 +25,9 @@ func (s *Situation) Decide(r *Request) (Decision, *Refusal) {
 	if pending != nil && pending.ID == r.ID {
 		return Decision{Await: pending.ID}, nil
 	}
+	if pending != nil && r.Kind == command.PlanRejoin && pending.Kind == r.Kind && pending.Node == r.Node && resets(pending) {
+		return Decision{Await: pending.ID}, nil
+	}
 	if pending != nil && r.Kind == command.PlanVoters {
 		switch {
 		case slices.Equal(r.Nodes, s.voters()):
@@ -44,17 +47,17 @@ func (s *Situation) Decide(r *Request) (Decision, *Refusal) {
 		return Decision{}, refusal
 	}
 	plan.ID, plan.Kind, plan.Force = r.ID, r.Kind, r.Force
-	if s.quorum(s.voters()) && !r.Force {
+	if s.quorum(s.voters()) && !r.Force && r.Kind != command.PlanRejoin {
 		for _, step := range plan.Steps {
 			if node, _ := s.node(step.Node); step.Op == command.StepPromote && !node.Live {
 				return Decision{}, Refuse(LearnerBehind, "learner %d is not live", step.Node)
 			}
 		}
 	}
-	if !s.quorumThroughout(plan.Steps) {
+	if !s.quorumThroughout(plan.Steps) || r.Kind == command.PlanRejoin && !s.quorumWithout(r.Node) {
 		return Decision{}, Refuse(NoQuorum, "the voters that are live are no majority at every step from %v to %v", s.voters(), s.through(plan.Steps))
 	}
-	if behind := s.catchingUp(plan); len(behind) > 0 {
+	if behind := s.catchingUp(plan); len(behind) > 0 && r.Kind != command.PlanRejoin {
 		return Decision{CatchUp: behind}, nil
 	}
 	return Decision{Plan: plan}, nil
@@ -94,6 +97,8 @@ func (s *Situation) plan(r *Request) (*command.Plan, *Refusal) {
 		return s.planRemove(r)
 	case command.PlanAddress:
 		return s.planAddress(r)
+	case command.PlanRejoin:
+		return s.planReplace(r)
 	}
 	return nil, Refuse(BadRequest, "unknown change %d", r.Kind)
 }

@@ -114,6 +114,8 @@ func (r *Request) about() string {
 		return fmt.Sprintf("%s %v", KindName(r.Kind), r.Nodes)
 	case command.PlanRemove:
 		return fmt.Sprintf("%s %d", KindName(r.Kind), r.Node)
+	case command.PlanRejoin:
+		return fmt.Sprintf("replace %d", r.Node)
 	}
 	return fmt.Sprintf("%s %d raft=%s http=%s", KindName(r.Kind), r.Node, r.Raft, r.HTTP)
 }
@@ -129,7 +131,7 @@ func KindName(k command.PlanKind) string {
 
 // opName is a step as the routes show it.
 func opName(op command.StepOp) string {
-	names := [...]string{"", "add", "promote", "demote", "remove", "address"}
+	names := [...]string{"", "add", "promote", "demote", "remove", "address", "reset"}
 	if int(op) >= len(names) {
 		return ""
 	}

@@ -42,6 +42,10 @@ type Peers interface {
 	Hello(ctx context.Context, id uint64, address string) (peer.Hello, error)
 	// Adopt tells the node at an address to which cluster it belongs from now on.
 	Adopt(ctx context.Context, id uint64, address string) error
+	// Serves tells whether a process of a member takes part in the group, as far as this node is connected to it.
+	Serves(id uint64) bool
+	// Reset has a member empty its directory, whose incarnation the order names, and returns who it is then.
+	Reset(ctx context.Context, id uint64, address string, order ResetOrder) (peer.Hello, error)
 	// Relay sends a request to the leader.
 	Relay(ctx context.Context, leader uint64, r *Request) (Answer, error)
 }
@@ -62,6 +66,10 @@ type Options struct {
 	LiveWithin time.Duration
 	// FormatEvery is QUEEN_RAFT_CLUSTER_VERSION_MS; 0 never raises the format.
 	FormatEvery time.Duration
+	// AutoRejoin is QUEEN_RAFT_AUTO_REJOIN: members that have lost their directory return by themselves (cluster 2.6).
+	AutoRejoin bool
+	// Returned is told of every return that this node has driven; nil tells nobody.
+	Returned func(node uint64)
 	// Applied is told of every membership that is applied here, the newest one at least. It must not block; nil tells nobody.
 	Applied func(*command.MembershipState)
 	Logger  zerolog.Logger
@@ -88,6 +96,11 @@ type Service struct {
 	seen     map[uint64]string
 	// added is when this leader added a member.
 	added map[uint64]time.Time
+	// returning is the return under way, replacing the plan of one that an operator has asked for here last, returns those of the last hour, given up the members that return no more.
+	returning returning
+	replacing uint64
+	returns   map[uint64][]time.Time
+	givenUp   map[uint64]bool
 	// waiting is what holds the plan up, as this leader has found.
 	waiting Code
 	// placed tells that this leader has looked at its own address.
@@ -102,12 +115,16 @@ func New(options Options) *Service {
 	if options.Faults == nil {
 		options.Faults = func(string) {}
 	}
+	if options.Returned == nil {
+		options.Returned = func(uint64) {}
+	}
 	if options.Applied == nil {
 		options.Applied = func(*command.MembershipState) {}
 	}
 	return &Service{
 		Options: options, kick: make(chan struct{}, 1), deciding: make(chan struct{}, 1), met: map[uint64]peer.Hello{}, verdicts: map[uint64]peer.Verdict{},
 		seen: map[uint64]string{}, added: map[uint64]time.Time{},
+		returns: map[uint64][]time.Time{}, givenUp: map[uint64]bool{},
 	}
 }
 
@@ -139,6 +156,7 @@ func (s *Service) run(ctx context.Context) {
 	for {
 		state, changed := s.State.Membership()
 		s.Applied(state)
+		s.follow(state)
 		pause := idleTurn
 		if s.Group.Leads() {
 			var err error
@@ -180,7 +198,14 @@ func (s *Service) wake() {
 func (s *Service) Met(remote *peer.Hello, ours peer.Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if ours == peer.Superseded {
+		return // what counts is the process that supersedes it
+	}
+	before := s.verdicts[remote.NodeID]
 	s.verdicts[remote.NodeID] = ours
+	if ours.Binds() && ours != before {
+		s.wake()
+	}
 	if ours == peer.OK {
 		s.met[remote.NodeID] = *remote
 		s.wake()
@@ -216,18 +241,28 @@ func (s *Service) situation() *Situation {
 		Self: s.Self().NodeID, Index: membership.Index, Committed: membership.Committed, LastLog: s.Group.Status().LastIndex,
 		MaxLag: s.PromoteMaxLag, State: state, NowMs: s.Group.Now() / 1000, HandingOver: s.Group.HandingOver(),
 	}
+	serves := map[uint64]bool{}
+	if s.Peers != nil {
+		for _, member := range membership.Members {
+			serves[member.ID] = s.Peers.Serves(member.ID)
+		}
+	}
 	heard := map[uint64]raftlog.MemberState{}
 	for _, member := range s.Group.Members() {
 		heard[member.ID] = member
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now.Returned = s.returnedLocked()
 	for _, member := range membership.Members {
 		said := heard[member.ID]
+		added, anew := s.added[member.ID]
+		before := anew && time.Duration(said.LastAckMs)*time.Millisecond >= time.Since(added) // of a directory that is no more
 		now.Nodes = append(now.Nodes, Node{
 			ID: member.ID, Voter: member.Voter, Raft: member.Address, LastLog: said.LastLog,
-			Live:  member.ID == now.Self || said.Live || time.Since(s.added[member.ID]) < s.LiveWithin,
-			Heard: member.ID == now.Self || said.ID != 0 && said.LastAckMs >= 0,
+			Live:    member.ID == now.Self || said.Live || time.Since(s.added[member.ID]) < s.LiveWithin,
+			Heard:   member.ID == now.Self || said.ID != 0 && said.LastAckMs >= 0 && !before,
+			Verdict: s.verdicts[member.ID], Serves: serves[member.ID],
 		})
 	}
 	return now
@@ -248,8 +283,8 @@ func (s *Service) turn(ctx context.Context) (time.Duration, error) {
 	}
 	action := now.Next()
 	s.mu.Lock()
-	if action.Do != DoStep || action.Step.Op != command.StepAdd {
-		s.waiting = action.Waiting // whether a node can be added shows only when it is tried
+	if action.Do != DoStep || action.Step.Op != command.StepAdd && action.Step.Op != command.StepReset {
+		s.waiting = action.Waiting // whether a node can be added or reset shows only when it is tried
 	}
 	s.mu.Unlock()
 	switch action.Do {
@@ -269,6 +304,9 @@ func (s *Service) turn(ctx context.Context) (time.Duration, error) {
 	}
 	if now.State.Plan != nil {
 		return busyTurn, nil
+	}
+	if began, err := s.beginReturn(ctx, now); began || err != nil {
+		return 0, err
 	}
 	if s.FormatEvery > 0 {
 		return min(idleTurn, s.FormatEvery), nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"queen/raftlog/command"
+	"queen/raftlog/peer"
 )
 
 // Node is a member as the leader sees it.
@@ -18,6 +19,10 @@ type Node struct {
 	// Heard tells that it has answered this leader; then LastLog is how far its log reaches.
 	Heard   bool
 	LastLog uint64
+	// Verdict is what this leader thinks of it since it was met last; empty before. Who is bound by one counts nowhere (cluster 2.6).
+	Verdict peer.Verdict
+	// Serves tells that a process of it takes part in the group; the verdict is then about another one that runs under its id.
+	Serves bool
 }
 
 // Situation is all that a leader looks at when it decides.
@@ -34,6 +39,8 @@ type Situation struct {
 	NowMs uint64
 	// HandingOver tells that leadership is being handed over.
 	HandingOver bool
+	// Returned counts, for each member, its returns within the last hour.
+	Returned map[uint64]int
 }
 
 // node returns a member.
@@ -68,7 +75,7 @@ func (s *Situation) behind(n *Node) uint64 {
 func (s *Situation) quorum(voters []uint64) bool {
 	live := 0
 	for _, id := range voters {
-		if node, member := s.node(id); member && node.Live {
+		if node, member := s.node(id); member && node.Live && !node.Verdict.Binds() {
 			live++
 		}
 	}
@@ -102,6 +109,13 @@ func (s *Situation) quorumThroughout(steps []command.PlanStep) bool {
 // done tells whether a step shows in the membership.
 func (s *Situation) done(plan *command.Plan, step command.PlanStep) bool {
 	node, member := s.node(step.Node)
+	if resets(plan) && step.Op != command.StepReset {
+		// Whoever returns was a voter before, and is one in the end: the reset tells which.
+		reset := s.done(plan, command.PlanStep{Op: command.StepReset, Node: step.Node})
+		if reset == (step.Op == command.StepDemote) {
+			return reset
+		}
+	}
 	switch step.Op {
 	case command.StepAdd:
 		return member
@@ -111,6 +125,9 @@ func (s *Situation) done(plan *command.Plan, step command.PlanStep) bool {
 		return !node.Voter
 	case command.StepRemove:
 		return !member
+	case command.StepReset:
+		row, known := s.State.Member(step.Node)
+		return !member || known && !awaitsReset(row.Incarnation)
 	}
 	row, known := s.State.Member(step.Node)
 	return !member || (plan.Raft == "" || node.Raft == plan.Raft && known && row.Raft == plan.Raft) &&
@@ -200,7 +217,7 @@ func (s *Situation) obstacle(plan *command.Plan, todo []command.PlanStep) Code {
 	}
 	// Before the first step all of them must be possible, later the next one.
 	ahead := todo
-	if len(todo) < len(plan.Steps) {
+	if len(todo) < len(plan.Steps) || plan.Kind == command.PlanRejoin { // whoever returns lacks everything at first
 		ahead = todo[:1]
 	}
 	if !s.quorum(s.voters()) {
@@ -211,7 +228,7 @@ func (s *Situation) obstacle(plan *command.Plan, todo []command.PlanStep) Code {
 		node, member := s.node(step.Node)
 		switch {
 		case step.Op != command.StepPromote || plan.Force:
-		case !member || !node.Live:
+		case !member || !node.Live || node.Verdict.Binds():
 			return LearnerUnreachable
 		case !node.Heard || s.behind(&node) > s.MaxLag:
 			learners = LearnerBehind

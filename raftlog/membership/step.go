@@ -38,6 +38,8 @@ func (s *Service) step(ctx context.Context, now *Situation, step command.PlanSte
 		change.Op = raftlog.Demote
 	case command.StepRemove:
 		change.Op = raftlog.Remove
+	case command.StepReset:
+		return s.reset(ctx, now, &node)
 	case command.StepAddress:
 		if recorded, err := s.recordAddress(ctx, now, &node); recorded || err != nil {
 			return err
@@ -51,6 +53,9 @@ func (s *Service) step(ctx context.Context, now *Situation, step command.PlanSte
 		return err
 	}
 	s.Faults("membership.step_committed")
+	if step.Op == command.StepDemote {
+		s.demoted(plan)
+	}
 	if step.Op == command.StepAdd {
 		s.Faults("membership.learner_added")
 		s.mu.Lock()

@@ -35,6 +35,12 @@ type world struct {
 	// silent do not answer; behind lack as many entries of the leader's log.
 	silent map[uint64]bool
 	behind map[uint64]uint64
+	// serving take part in the group; resets counts the directories that were emptied, auto is QUEEN_RAFT_AUTO_REJOIN.
+	serving map[uint64]bool
+	resets  int
+	auto    bool
+	// returned are the returns that the leaders have driven.
+	returned []uint64
 	// hellos are the processes at their raft addresses.
 	hellos map[string]peer.Hello
 	// frozen lets no change of the membership commit.
@@ -51,7 +57,7 @@ const lastLog = 5000
 func newWorld(t *testing.T, voters ...uint64) *world {
 	w := &world{
 		t: t, leading: map[uint64]chan raftlog.LeadershipChange{}, state: &command.MembershipState{Format: 7}, changed: make(chan struct{}), index: 1,
-		silent: map[uint64]bool{}, behind: map[uint64]uint64{}, hellos: map[string]peer.Hello{}, nodes: map[uint64]*Service{}, at: func(string) {},
+		silent: map[uint64]bool{}, behind: map[uint64]uint64{}, hellos: map[string]peer.Hello{}, nodes: map[uint64]*Service{}, at: func(string) {}, serving: map[uint64]bool{}, auto: true,
 	}
 	var founders []command.Member
 	for _, id := range voters {
@@ -85,7 +91,11 @@ func (w *world) start(id uint64, founders []command.Member) {
 	service := New(Options{
 		Group: group, State: worldState{w}, Peers: worldPeers{w}, Self: func() peer.Hello { return w.at1(raftOf(id)) }, Founders: founders,
 		PromoteMaxLag: 1000, LiveWithin: 2 * time.Second, FormatEvery: time.Second, Logger: zerolog.New(w),
-		Faults: w.passed,
+		Faults: w.passed, AutoRejoin: w.auto, Returned: func(node uint64) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.returned = append(w.returned, node)
+		},
 	})
 	w.mu.Lock()
 	w.nodes[id] = service
@@ -350,6 +360,82 @@ func (p worldPeers) Hello(_ context.Context, id uint64, address string) (peer.He
 		return hello, errNobody
 	}
 	return hello, nil
+}
+
+func (p worldPeers) Serves(id uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.serving[id]
+}
+
+// Reset follows the rules of a node: it obeys nobody of another cluster, and empties only the directory that is named.
+func (p worldPeers) Reset(_ context.Context, id uint64, address string, order ResetOrder) (peer.Hello, error) {
+	p.mu.Lock()
+	hello, there := p.hellos[address]
+	if row, _ := p.state.Member(id); row.Incarnation != "reset:"+order.Incarnation || p.voter(id) {
+		p.t.Errorf("node %d is ordered to reset with the row %+v, voter %t", id, row, p.voter(id))
+	}
+	if !there || hello.NodeID != id || hello.ClusterID != "" && hello.ClusterID != order.ClusterID || hello.Incarnation != order.Incarnation {
+		p.mu.Unlock()
+		return hello, errNobody
+	}
+	p.resets++
+	hello.ClusterID, hello.ClusterEpoch = order.ClusterID, order.ClusterEpoch
+	hello.Incarnation, hello.AddedIndex = fmt.Sprintf("%s, reset %d", hello.Incarnation, p.resets), 0
+	p.hellos[address] = hello
+	p.mu.Unlock()
+	p.passed("rejoin.reset")
+	return hello, nil
+}
+
+// voter tells whether a node votes; the caller holds the lock.
+func (w *world) voter(id uint64) bool {
+	return slices.ContainsFunc(w.members, func(m raftlog.GroupMember) bool { return m.ID == id && m.Voter })
+}
+
+// judge lets every node meet a process, as handshakes would, and returns the verdict.
+func (w *world) judge(id uint64) peer.Verdict {
+	w.mu.Lock()
+	remote, self := w.hellos[raftOf(id)], peer.Hello{ClusterID: "cluster", ClusterEpoch: 1}
+	view := &peer.View{ClusterVersion: w.state.Format, AppliedIndex: w.state.Index}
+	for _, row := range w.state.Members {
+		view.Members = append(view.Members, peer.Member{
+			NodeID: row.NodeID, Incarnation: row.Incarnation, BootNonce: row.BootNonce, AddedIndex: row.AddedIndex})
+	}
+	services := maps.Clone(w.nodes)
+	w.mu.Unlock()
+	verdict := peer.Judge(&self, &remote, view)
+	for other, service := range services {
+		if other != id {
+			service.Met(&remote, verdict)
+		}
+	}
+	return verdict
+}
+
+// meets goes on judging a node until the end of the test.
+func (w *world) meets(id uint64) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var judging sync.WaitGroup
+	judging.Go(func() {
+		for ctx.Err() == nil {
+			w.judge(id)
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	w.t.Cleanup(func() {
+		cancel()
+		judging.Wait()
+	})
+}
+
+// wiped takes the directory of a node away.
+func (w *world) wiped(id uint64, another string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	hello := w.hello(id, "")
+	hello.Incarnation = another
+	w.hellos[raftOf(id)] = hello
 }
 
 func (p worldPeers) Adopt(_ context.Context, id uint64, address string) error {

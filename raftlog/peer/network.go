@@ -216,6 +216,18 @@ func (n *Network) processes(self, remote *Hello) []string {
 	return slices.Compact(nonces)
 }
 
+// Called tells whether a node keeps a connection for a purpose to this one, which it has made.
+func (n *Network) Called(id uint64, purpose Purpose) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for conn := range n.conns {
+		if conn.Address == "" && conn.Remote.NodeID == id && conn.Purpose == purpose {
+			return true
+		}
+	}
+	return false
+}
+
 // supersede closes the connections of older processes of a node, so that they shake hands again and learn what they are:
 // the same incarnation with a lower boot counter. Mostly those are the remains of a process that was killed.
 func (n *Network) supersede(newest *Hello) {

@@ -71,7 +71,8 @@ type View struct {
 //
 // A node that was away judges by an old table, and one adverse verdict of any voter binds. So a row is not used against a
 // node that shows to know a newer one: its incarnation was added by a later entry than the row's, or a nonce with a
-// higher counter was confirmed. A directory that is really older or other can show neither.
+// higher counter was confirmed. A directory that is really older or other can show neither. A node whose log is not open yet
+// does not know where it ends, and is not measured by a witness: it shakes hands again before it takes part in anything.
 func Judge(self, remote *Hello, view *View) Verdict {
 	if self.ClusterID == "" {
 		return OK
@@ -102,7 +103,7 @@ func Judge(self, remote *Hello, view *View) Verdict {
 		return RolledBack
 	}
 	for _, witness := range view.Witnessed {
-		if witness.Incarnation == remote.Incarnation &&
+		if remote.positioned() && witness.Incarnation == remote.Incarnation &&
 			(remote.CurrentTerm < witness.Term || remote.LastLogIndex < witness.Index) {
 			return RolledBack
 		}

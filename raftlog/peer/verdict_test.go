@@ -69,8 +69,9 @@ func TestVerdicts(t *testing.T) {
 		"index below the witnessed": {func(s *setup) { s.remote.LastLogIndex = 19 }, RolledBack},
 		"just the witnessed":        {func(s *setup) { s.remote.CurrentTerm, s.remote.LastLogIndex = 4, 20 }, OK},
 		"witness of another incarnation": {func(s *setup) {
-			s.remote.LastLogIndex, s.view.Witnessed[0].Incarnation = 0, "former"
+			s.remote.LastLogIndex, s.view.Witnessed[0].Incarnation = 1, "former"
 		}, OK},
+		"a log that is not open": {func(s *setup) { s.remote.CurrentTerm, s.remote.LastLogIndex = 0, 0 }, OK},
 	} {
 		s := &setup{
 			self: Hello{ClusterID: "c", ClusterEpoch: 1, NodeID: 1},

@@ -47,6 +47,12 @@ func (h *health) mended() { h.failure.Store(nil) }
 
 func (h *health) connect(raft *raftlog.Node) { h.raft.Store(raft) }
 
+// disconnect tells that there is no log and no state any more.
+func (h *health) disconnect() {
+	h.raft.Store(nil)
+	h.store.Store(nil)
+}
+
 // Health implements api.Node.
 func (h *health) Health() api.Health {
 	out := api.Health{
@@ -62,12 +68,13 @@ func (h *health) Health() api.Health {
 		status = &current
 	}
 	out.ClusterID, out.ClusterEpoch, out.Identity = h.identity(status)
-	if port := h.port.Load(); port != nil {
+	port := h.port.Load()
+	if port != nil {
 		out.ClusterVersion = int(port.state().Format)
 	}
 	rule := readiness{booting: !h.ready.Load(), identity: out.Identity, quorumAckMs: -1, stopping: h.stopping.Load(), voter: true}
 	if status == nil {
-		if out.Identity == identityJoining {
+		if out.Identity == identityJoining || port.returns() {
 			out.Role, rule.voter = string(raftlog.RoleLearner), false
 			out.LagMs = time.Now().UnixMilli() // it has applied nothing, ever
 		}
@@ -135,6 +142,9 @@ func (h *health) unavailable() *httpfront.Error {
 	port := h.port.Load()
 	if port == nil {
 		return nil // booting
+	}
+	if port.refused() {
+		return httpfront.Refuse(httpfront.CodeRetry, "this node's directory is not the one that its cluster knows: it takes no part")
 	}
 	raft := h.raft.Load()
 	if raft == nil && port.inCluster() || raft != nil && raft.Member() && !port.removed.Load() {

@@ -32,7 +32,10 @@ func (n *Node) incoming() string       { return filepath.Join(n.config.RaftDirec
 
 // offered is told that the leader's log begins behind what this node has. It begins to fetch the state, unless that is under way.
 func (n *Node) offered(leader, _ uint64) error {
-	n.engine.Lock()
+	// Whoever has the lock may be waiting for this call to end, since it closes the log.
+	if !n.engine.TryLock() {
+		return errInstalling
+	}
 	defer n.engine.Unlock()
 	if n.halted || n.installing {
 		return errInstalling

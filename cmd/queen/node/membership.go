@@ -27,11 +27,11 @@ const (
 // startMembership lets the node look after the membership while it leads.
 func (n *Node) startMembership() {
 	port := n.port
-	port.broker.Store(n.broker)
 	options := membership.Options{
 		Group: n.raft, State: replicated{n.broker}, Self: port.hello, Founders: port.founders(),
 		PromoteMaxLag: uint64(n.config.RaftPromoteMaxLag), LiveWithin: n.health.LiveWithin(),
-		FormatEvery: milliseconds(n.config.RaftClusterVersionMs), Applied: n.follow, Logger: n.log, Faults: faultPoints(n.config.TestFaults),
+		FormatEvery: milliseconds(n.config.RaftClusterVersionMs), AutoRejoin: n.config.RaftAutoRejoin,
+		Returned: n.health.handlers.MemberReturned, Applied: n.follow, Logger: n.log, Faults: faultPoints(n.config.TestFaults),
 	}
 	if port.admin != nil {
 		options.Peers = port
@@ -47,7 +47,11 @@ func (n *Node) follow(state *command.MembershipState) {
 	if n.port.reconsidered.Swap(state.Index) != state.Index {
 		n.port.reconsider()
 	}
-	current, status := n.port.identity.Current(), n.port.log.Load().Status()
+	status := n.port.log.Load().Status()
+	if err := n.port.finishReturn(state, &status); err != nil {
+		n.log.Error().Err(err).Msg("identity.json could not be written")
+	}
+	current := n.port.identity.Current()
 	standing := n.port.standing(&current, &status)
 	if removed := standing == identityRemoved; n.port.removed.Swap(removed) != removed && removed {
 		n.log.Warn().Msg("this node was removed from the cluster")
@@ -99,6 +103,14 @@ func (p *raftPort) founders() []command.Member {
 
 // standing is what this node is in its cluster, identity in /health; status is nil before the log is open.
 func (p *raftPort) standing(current *identity.Identity, status *raftlog.Status) string {
+	switch bound := p.binding(); {
+	case bound != nil:
+		return string(bound.verdict)
+	case current.Returning != "":
+		return current.Returning
+	case p.guard != nil && p.guard.estranged():
+		return string(peer.Foreign)
+	}
 	wasMember := current.Formation != nil || current.ConfirmedNonce != ""
 	found := identityOf(current.ClusterID != "", wasMember, status)
 	if found == identityOK && status != nil && current.ConfirmedNonce != "" && p.met.stranger(status.LeaderID) {
@@ -210,6 +222,7 @@ func (p *raftPort) Relay(ctx context.Context, leader uint64, r *membership.Reque
 func (p *raftPort) meet(remote peer.Hello, theirs, ours peer.Verdict) {
 	p.book.note(&remote)
 	p.met.meet(remote, theirs, ours)
+	p.guard.heard(&remote, theirs)
 }
 
 // reached takes in where a node was reached.
@@ -245,6 +258,13 @@ func (a *acquaintances) meet(remote peer.Hello, theirs, ours peer.Verdict) {
 	if a.service != nil {
 		a.service.Met(&remote, ours)
 	}
+}
+
+// verdictOf is what a node has said of this one last; empty when it has not been met.
+func (a *acquaintances) verdictOf(id uint64) peer.Verdict {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.handshakes[id].theirs
 }
 
 // maxAcquaintances is far more than a cluster has members over time.

@@ -159,7 +159,9 @@ func (n *Node) openRaftPort(context.Context) error {
 	}
 	if n.port.admin != nil {
 		n.port.admin.Handle(kindReport, n.health.answerReport)
+		n.port.admin.Handle(kindReset, n.answerReset)
 		n.health.admin.Store(n.port.admin)
+		n.background.Go(func() { n.port.guard.run(n.running) })
 	}
 	return nil
 }
@@ -300,6 +302,7 @@ func (n *Node) openLog(context.Context) error {
 	options.Admit = admit.admit
 	options.Call, options.RidersFor = n.broker.ServeCall, n.ridersFor(n.broker)
 	n.port.apply(&options)
+	n.port.broker.Store(n.broker) // before anybody is judged for a purpose of the log
 	if n.raft, err = raftlog.Open(options, stateMachine{n.broker}); err != nil {
 		return err
 	}

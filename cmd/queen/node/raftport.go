@@ -41,6 +41,10 @@ type raftPort struct {
 	membership atomic.Pointer[membership.Service]
 	broker     atomic.Pointer[actors.Broker]
 	met        acquaintances
+	// guard keeps this node out while others do not accept it; nil without a raft port.
+	guard *guard
+	// returning is set while this node comes back with an empty directory: Identity.Returning.
+	returning atomic.Bool
 	// removed tells that this node is no member any more, as it was last looked at.
 	removed atomic.Bool
 	// reconsidered is the membership by which connections were last looked at.
@@ -105,6 +109,7 @@ func openIdentity(c *config.Config) (*raftPort, error) {
 		return nil, err
 	}
 	p := &raftPort{config: c, identity: store}
+	p.returning.Store(store.Current().Returning != "")
 	p.closing, p.cancel = context.WithCancel(context.Background())
 	return p, nil
 }
@@ -119,6 +124,7 @@ func (p *raftPort) open(log zerolog.Logger, refused func(node uint64, reason str
 		Hello: p.hello, Addresses: p.addresses, Judge: p.judge, Clock: raftlog.SystemClock{}, Logger: log,
 		Met: p.meet, Reached: p.reached, Refused: refused,
 	}
+	p.guard = newGuard(p, log)
 	var err error
 	if options.ServerTLS, options.ClientTLS, err = p.certificates(log); err != nil {
 		return err
@@ -177,7 +183,7 @@ func (p *raftPort) apply(o *raftlog.Options) {
 		return
 	}
 	self, _ := p.config.Self()
-	o.Network, o.Address = groupPort{p.network}, self.RaftAddress
+	o.Network, o.Address, o.Guarded = groupPort{p.network}, self.RaftAddress, p.guard.shut.Load
 	o.Join = p.outcome.Kind == formation.Join || p.outcome.Record == nil
 	if p.outcome.Record != nil {
 		for _, member := range p.outcome.Record.Members {
@@ -193,6 +199,9 @@ func (p *raftPort) apply(o *raftlog.Options) {
 // began records that the log exists: from now on a missing one is damage.
 func (p *raftPort) began(log *raftlog.Node) error {
 	p.log.Store(log)
+	if p.guard != nil {
+		p.guard.logOpened()
+	}
 	if p.identity.Current().Began {
 		return nil
 	}
