@@ -78,6 +78,11 @@ func Remove(id uint64) Change {
 	return Change{Method: http.MethodDelete, Path: fmt.Sprintf("/members/%d", id)}
 }
 
+// Replace has a member return with an empty directory.
+func Replace(id uint64) Change {
+	return Change{http.MethodPost, "/replace", map[string]any{"id": id}}
+}
+
 // SetHTTP records another HTTP address of a member.
 func SetHTTP(id uint64, address string) Change {
 	return Change{http.MethodPut, fmt.Sprintf("/members/%d", id), map[string]any{"http": address}}

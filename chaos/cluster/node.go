@@ -104,6 +104,30 @@ func (n *Node) Wipe() error {
 	return nil
 }
 
+// Keep copies the data directory of a node that does not run, for PutBack.
+func (n *Node) Keep() error {
+	if n.broker.Running() {
+		return fmt.Errorf("copy the directory of node %d: it runs", n.ID)
+	}
+	if err := os.CopyFS(n.kept(), os.DirFS(n.broker.DataDir())); err != nil {
+		return fmt.Errorf("copy the directory of node %d: %w", n.ID, err)
+	}
+	return nil
+}
+
+// PutBack puts the copy that Keep has made in the place of the data directory of a node that does not run.
+func (n *Node) PutBack() error {
+	if err := n.Wipe(); err != nil {
+		return err
+	}
+	if err := os.Rename(n.kept(), n.broker.DataDir()); err != nil {
+		return fmt.Errorf("put the directory of node %d back: %w", n.ID, err)
+	}
+	return nil
+}
+
+func (n *Node) kept() string { return n.broker.DataDir() + "-kept" }
+
 // newNode prepares a node in a directory of its own below the given one.
 func newNode(id uint64, options Options, listen string) (*Node, error) {
 	dir := filepath.Join(options.Dir, fmt.Sprintf("node-%d", id))

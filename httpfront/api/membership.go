@@ -39,15 +39,25 @@ func (a *API) membership(r *httpfront.Request) error {
 func (a *API) addLearner(r *httpfront.Request) error {
 	return a.change(r, command.PlanLearner, func(body *membershipBody, request *membership.Request) *membership.Refusal {
 		request.Raft, request.HTTP = body.Raft, body.HTTP
-		if body.ID == nil {
-			body.ID = body.NodeID
-		}
-		if body.ID == nil {
-			return membership.Refuse(membership.BadRequest, "id is missing")
-		}
-		request.Node = *body.ID
-		return nil
+		return body.node(request)
 	})
+}
+
+// replaceMember answers POST …/membership/replace: a member empties its directory and is fed anew (cluster 2.6, on demand).
+func (a *API) replaceMember(r *httpfront.Request) error {
+	return a.change(r, command.PlanRejoin, (*membershipBody).node)
+}
+
+// node takes over the id that a body names.
+func (b *membershipBody) node(request *membership.Request) *membership.Refusal {
+	if b.ID == nil {
+		b.ID = b.NodeID
+	}
+	if b.ID == nil {
+		return membership.Refuse(membership.BadRequest, "id is missing")
+	}
+	request.Node = *b.ID
+	return nil
 }
 
 // promote answers POST …/membership/promote.

@@ -85,6 +85,7 @@ func (a *API) Routes(server *httpfront.Server) []httpfront.Route {
 		{Method: "GET", Pattern: "/api/v1/system/raft/membership", Level: admin, Handler: on(a.membership), Early: true},
 		{Method: "POST", Pattern: "/api/v1/system/raft/membership/learners", Level: admin, Handler: on(a.addLearner), Early: true},
 		{Method: "POST", Pattern: "/api/v1/system/raft/membership/promote", Level: admin, Handler: on(a.promote), Early: true},
+		{Method: "POST", Pattern: "/api/v1/system/raft/membership/replace", Level: admin, Handler: on(a.replaceMember), Early: true},
 		{Method: "PUT", Pattern: "/api/v1/system/raft/membership/voters", Level: admin, Handler: on(a.setVoters), Early: true},
 		{Method: "PUT", Pattern: "/api/v1/system/raft/membership/members/:id", Level: admin, Handler: on(a.setAddress), Early: true},
 		{Method: "DELETE", Pattern: "/api/v1/system/raft/membership/members/:id", Level: admin, Handler: on(a.removeMember), Early: true},

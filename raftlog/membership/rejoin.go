@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"queen/raftlog/command"
@@ -18,11 +17,11 @@ import (
 // The order to reset names the directory that goes, and is sent only when the row names it as well, committed: a leader that is none
 // any more cannot have a directory emptied that belongs to the cluster by now.
 
-// resetMark begins the incarnation of a row whose member is to reset; what follows is the directory that may be emptied.
-const resetMark = "reset:"
-
-// awaitsReset tells whether a row says so.
-func awaitsReset(incarnation string) bool { return strings.HasPrefix(incarnation, resetMark) }
+// awaitsReset tells whether a row says that its member is to reset.
+func awaitsReset(incarnation string) bool {
+	_, _, marked := peer.MarkedForReset(incarnation)
+	return marked
+}
 
 // ResetOrder is what a leader orders a member to do. A node of another cluster never obeys.
 type ResetOrder struct {
@@ -124,7 +123,8 @@ func (s *Situation) begin(plan *command.Plan) *command.Membership {
 		record.End = command.PlanAborted // a return that yields
 	}
 	if row, known := s.State.Member(plan.Node); known && resets(plan) && !awaitsReset(row.Incarnation) {
-		row.Incarnation, row.BootNonce = resetMark, ""
+		node, _ := s.node(plan.Node)
+		row.Incarnation, row.BootNonce = peer.ResetMark(node.Verdict, ""), ""
 		record.Put = append(record.Put, row)
 	}
 	return record
@@ -192,8 +192,9 @@ func (s *Service) reset(ctx context.Context, now *Situation, node *Node) error {
 	if err != nil {
 		return s.unreachable(ctx, now, err)
 	}
-	if mark := resetMark + hello.Incarnation; row.Incarnation != mark {
-		row.Incarnation, row.BootNonce = mark, ""
+	verdict, directory, _ := peer.MarkedForReset(row.Incarnation)
+	if directory != hello.Incarnation {
+		row.Incarnation, row.BootNonce = peer.ResetMark(verdict, hello.Incarnation), ""
 		return s.State.Change(ctx, &command.Membership{Expect: now.State.Index, Put: []command.Member{row}})
 	}
 	self := s.Self()

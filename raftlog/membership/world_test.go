@@ -372,7 +372,7 @@ func (p worldPeers) Serves(id uint64) bool {
 func (p worldPeers) Reset(_ context.Context, id uint64, address string, order ResetOrder) (peer.Hello, error) {
 	p.mu.Lock()
 	hello, there := p.hellos[address]
-	if row, _ := p.state.Member(id); row.Incarnation != "reset:"+order.Incarnation || p.voter(id) {
+	if row, _ := p.state.Member(id); !strings.HasSuffix(row.Incarnation, ":"+order.Incarnation) || !awaitsReset(row.Incarnation) || p.voter(id) {
 		p.t.Errorf("node %d is ordered to reset with the row %+v, voter %t", id, row, p.voter(id))
 	}
 	if !there || hello.NodeID != id || hello.ClusterID != "" && hello.ClusterID != order.ClusterID || hello.Incarnation != order.Incarnation {

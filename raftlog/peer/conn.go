@@ -2,8 +2,11 @@ package peer
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Conn is a connection after its handshake. One goroutine at a time reads, one at a time writes. Its owner closes it.
@@ -35,6 +38,25 @@ func (c *Conn) ReadFrame(maxBytes int) ([]byte, error) { return readFrame(c.read
 
 // WriteFrame writes one frame. The payload is the caller's again when it returns.
 func (c *Conn) WriteFrame(payload []byte) error { return writeFrame(c.Conn, payload) }
+
+// gone tells whether the other end has closed the connection, or has been given up by TCP. It reads nothing and does not wait.
+func (c *Conn) gone() bool {
+	tcp, ok := c.raw.(*net.TCPConn)
+	if !ok {
+		return false
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return true
+	}
+	ended := false
+	err = raw.Control(func(fd uintptr) {
+		var next [1]byte
+		n, _, err := unix.Recvfrom(int(fd), next[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		ended = n == 0 && err == nil || err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
+	})
+	return ended || err != nil
+}
 
 // Close implements io.Closer. It may be called from any goroutine and more than once.
 func (c *Conn) Close() error {

@@ -385,6 +385,33 @@ func TestConnectionsOfOneNodeAreBounded(t *testing.T) {
 	})
 }
 
+// TestProcessThatIsGoneSupersedesNobody: a connection that this side has dialled and keeps for later is read by nobody, so its end shows
+// to nobody. A process that begins where an older copy of the directory ended has the same boot counter.
+func TestProcessThatIsGoneSupersedesNobody(t *testing.T) {
+	var addresses book
+	recorded := nonce(3, "b")
+	view := &View{Members: []Member{{NodeID: 1, Incarnation: "incarnation-1", BootNonce: recorded}}}
+	judge := start(t, &addresses, 2, func(o *Options, self *Hello) {
+		o.Judge = func(remote Hello, connected []string) Verdict {
+			seen := *view
+			seen.Connected = connected
+			return Judge(self, &remote, &seen)
+		}
+	}).echoes(Raft)
+	gone := start(t, &addresses, 1, func(_ *Options, h *Hello) { h.BootNonce = recorded }).echoes(Raft)
+	kept := dial(t, judge, 1, Raft)
+	echo(t, kept)
+	if err := gone.Close(); err != nil {
+		t.Fatal(err)
+	}
+	copied := start(t, &addresses, 1, func(_ *Options, h *Hello) { h.BootNonce = nonce(3, "c") })
+	eventually(t, "the copy is judged by its directory", func() bool {
+		_, err := copied.Dial(ctxFor(t), 2, Raft, 0)
+		var refused *RefusedError
+		return errors.As(err, &refused) && refused.Reason == string(RolledBack)
+	})
+}
+
 // TestNewerProcessSupersedesTheOlder runs two processes under one identity: the one with the newer boot nonce serves.
 func TestNewerProcessSupersedesTheOlder(t *testing.T) {
 	var addresses book

@@ -202,7 +202,7 @@ func (n *Network) unregister(conn *Conn) {
 func (n *Network) processes(self, remote *Hello) []string {
 	var nonces []string
 	add := func(other *Hello) {
-		if other.NodeID == remote.NodeID && other.Incarnation == remote.Incarnation && other.BootNonce != remote.BootNonce {
+		if same(other, remote) && other.BootNonce != remote.BootNonce {
 			nonces = append(nonces, other.BootNonce)
 		}
 	}
@@ -210,11 +210,18 @@ func (n *Network) processes(self, remote *Hello) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for conn := range n.conns {
+		if same(&conn.Remote, remote) && conn.gone() {
+			closeQuietly(conn.raw) // it was kept for later, and nobody has noticed: a process that is no more supersedes nobody
+			continue
+		}
 		add(&conn.Remote)
 	}
 	slices.Sort(nonces)
 	return slices.Compact(nonces)
 }
+
+// same tells whether two processes run under one identity.
+func same(a, b *Hello) bool { return a.NodeID == b.NodeID && a.Incarnation == b.Incarnation }
 
 // Called tells whether a node keeps a connection for a purpose to this one, which it has made.
 func (n *Network) Called(id uint64, purpose Purpose) bool {

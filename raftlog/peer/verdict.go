@@ -92,6 +92,9 @@ func Judge(self, remote *Hello, view *View) Verdict {
 		row, found = Member{}, false
 	}
 	if found && remote.Incarnation != row.Incarnation {
+		if why, _, marked := MarkedForReset(row.Incarnation); marked {
+			return why
+		}
 		return Replaced
 	}
 	for _, nonce := range view.Connected {

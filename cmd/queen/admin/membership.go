@@ -121,6 +121,11 @@ func (c *Client) Remove(ctx context.Context, id uint64) (Changed, error) {
 	return c.change(ctx, http.MethodDelete, memberPath(id), nil)
 }
 
+// Replace has a member empty its directory and return as a voter. It waits for all of that.
+func (c *Client) Replace(ctx context.Context, id uint64) (Changed, error) {
+	return c.change(ctx, http.MethodPost, "/membership/replace", map[string]any{"id": id})
+}
+
 // Address is where a member is reached, as host:port.
 type Address struct {
 	Raft, HTTP string

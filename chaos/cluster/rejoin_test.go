@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"queen/chaos/contract/harness"
+)
+
+const (
+	// returnsWithin is how long a member may take from its start with an empty directory until it is a voter again (R03).
+	returnsWithin = 30 * time.Second
+	// replacedWithin is how long an operator's replacement may take (R04).
+	replacedWithin = 15 * time.Second
+	// refusedWithin is how soon a client is refused.
+	refusedWithin = 500 * time.Millisecond
+	// rolledBackLine is the phrase of a node with an older directory (operations.md 3.6).
+	rolledBackLine = "this node's directory is older than what"
+)
+
+// TestR03DirectoryGone: the directory of a follower is deleted, then that of the leader; each comes back without a command.
+func TestR03DirectoryGone(t *testing.T) {
+	play(t, "R03", stage{}, func(s *scene) {
+		s.expected = []string{wipedLine}
+		for _, lost := range []struct {
+			name string
+			node func() *Node
+		}{{"follower", s.follower}, {"leader", s.leading}} {
+			s.acked(50)
+			node := lost.node()
+			node.Kill()
+			s.must(node.Wipe())
+			s.comesBack(node, lost.name, "replaced", node.Launch)
+		}
+		s.acked(50)
+	})
+}
+
+// comesBack starts a node whose directory is not the right one, and checks its way back to its vote.
+func (s *scene) comesBack(node *Node, name, verdict string, start func() error) {
+	s.Helper()
+	from := s.now()
+	s.must(start())
+	s.must(s.AwaitHealthy(returnsWithin, node))
+	to := s.now()
+	s.within(name+"ReturnsAfter", to-from, returnsWithin, from, to)
+	s.voters(s.Founders(), s.idsOf(s.Founders()))
+	s.outUntilAccepted(node, verdict, from, to)
+	for _, line := range []string{"rejoins with an empty directory", "is a voter again ms="} {
+		line = fmt.Sprintf("raft: member %d %s", node.ID, line)
+		logged := 0
+		for _, other := range s.Others(node.ID) {
+			count, err := other.Logged(line)
+			s.must(err)
+			logged += count
+		}
+		if logged == 0 {
+			s.Errorf("nobody logged %q", line)
+		}
+	}
+}
+
+// outUntilAccepted checks that a node showed its verdict, and neither served nor led before it was accepted.
+func (s *scene) outUntilAccepted(node *Node, verdict string, from, to time.Duration) {
+	s.Helper()
+	seen := 0
+	for _, look := range s.watch.Looks(node.ID, from) {
+		if look.At > to {
+			break
+		}
+		health := look.Health
+		if health.Raft.Identity != verdict {
+			continue
+		}
+		seen++
+		if health.Status != http.StatusServiceUnavailable || !slices.Contains(health.Reasons, "identity") || health.Leads() || health.Raft.Role == "candidate" {
+			s.Errorf("at %v: %v", look.At.Round(time.Millisecond), health)
+		}
+	}
+	s.record.Set(fmt.Sprintf("looksAtNode%d", node.ID), seen)
+	if seen == 0 {
+		s.Errorf("node %d never said that it is %s", node.ID, verdict)
+	}
+}
+
+// TestR04DirectoryGoneWithoutAutoRejoin: nothing happens until an operator replaces the node.
+func TestR04DirectoryGoneWithoutAutoRejoin(t *testing.T) {
+	play(t, "R04", stage{env: map[string]string{"QUEEN_RAFT_AUTO_REJOIN": "false"}}, func(s *scene) {
+		s.expected = []string{wipedLine}
+		for _, choose := range []func() *Node{s.follower, s.leading} {
+			s.acked(50)
+			node := choose()
+			node.Kill()
+			s.must(node.Wipe())
+			from := s.now()
+			s.must(node.Launch())
+			s.must(Eventually(formsWithin, "the verdict", func() error { return s.isOut(node, "replaced") }))
+			s.passes(s.now() + sized(20*time.Second, 3*time.Second))
+			s.must(s.isOut(node, "replaced"))
+			s.refusesClients(node)
+			s.outUntilAccepted(node, "replaced", from, s.now())
+
+			from = s.now()
+			s.changed(s.Others(node.ID)[0], Replace(node.ID))
+			s.must(s.AwaitHealthy(replacedWithin, node))
+			to := s.now()
+			s.within("replacedAfter", to-from, replacedWithin, from, to)
+			s.voters(s.Founders(), s.idsOf(s.Founders()))
+		}
+		s.acked(50)
+	})
+}
+
+// isOut returns why a node does not show a verdict.
+func (s *scene) isOut(node *Node, verdict string) error {
+	health, err := node.Health()
+	if err == nil && (health.Raft.Identity != verdict || health.Status != http.StatusServiceUnavailable) {
+		return errors.New(health.String())
+	}
+	return err
+}
+
+// refusesClients checks that a node that takes no part says so at once.
+func (s *scene) refusesClients(node *Node) {
+	s.Helper()
+	from := s.now()
+	reply := node.Client().WithTimeout(giveUpAfter).Push(harness.Item{Queue: "refused", Payload: "x"})
+	to := s.now()
+	if reply.Err != nil || reply.Status != http.StatusServiceUnavailable || !strings.Contains(string(reply.Body), `"retry"`) {
+		s.Errorf("a push through node %d: %v", node.ID, reply)
+	}
+	s.within("refusedAfter", to-from, refusedWithin, from, to)
+}
+
+// TestR08OlderDirectory: a follower gets an older copy of its directory back.
+func TestR08OlderDirectory(t *testing.T) {
+	play(t, "R08", stage{}, func(s *scene) {
+		s.expected = []string{rolledBackLine}
+		s.acked(50)
+		node := s.follower()
+		s.must(node.Stop())
+		s.must(node.Keep())
+		s.start(node)
+		s.acked(50)
+		s.must(node.Stop())
+		s.must(node.PutBack())
+		s.comesBack(node, "follower", "rolled_back", node.Launch)
+		s.acked(50)
+	})
+}
