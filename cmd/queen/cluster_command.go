@@ -32,7 +32,7 @@ func clusterCommand(around process) *cobra.Command {
 	}
 	flags.register(command)
 	command.AddCommand(statusCommand(flags), addCommand(flags), promoteCommand(flags), votersCommand(flags), removeCommand(flags),
-		addressCommand(flags), transferCommand(flags))
+		replaceCommand(flags), addressCommand(flags), transferCommand(flags))
 	return command
 }
 

@@ -23,7 +23,7 @@ func (f *clusterFlags) showChange(before *admin.Membership, after admin.Changed)
 	if f.quiet {
 		return nil
 	}
-	if before.Same(&after.Membership) {
+	if before.Same(&after.Membership) && !after.Anew {
 		fmt.Fprintln(f.around.stdout, "nothing to do: it was so already")
 	}
 	return f.showMembership(&after.Membership)

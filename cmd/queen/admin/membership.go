@@ -77,6 +77,8 @@ func (m *Membership) Same(other *Membership) bool {
 type Changed struct {
 	Membership Membership
 	Raw        json.RawMessage
+	// Anew says that a member was replaced, though the membership may be the same.
+	Anew bool
 }
 
 // Membership asks for the view of whichever server answers. Without a leader it is that server's own.
@@ -87,6 +89,17 @@ func (c *Client) Membership(ctx context.Context) (Changed, error) {
 // AddLearner adds a node that receives the log and does not vote. Both addresses are required; Force means nothing here.
 func (c *Client) AddLearner(ctx context.Context, id uint64, at Address) (Changed, error) {
 	return c.change(ctx, http.MethodPost, "/membership/learners", map[string]any{"id": id, "raft": at.Raft, "http": at.HTTP})
+}
+
+// AddLearnerWhenUp adds a node that may not run yet: it repeats while ctx lasts and the cluster says that nobody answers.
+func (c *Client) AddLearnerWhenUp(ctx context.Context, id uint64, at Address) (Changed, error) {
+	for {
+		changed, err := c.AddLearner(ctx, id, at)
+		refusal, refused := errors.AsType[*Refusal](err)
+		if !refused || refusal.Code != "retry" || c.options.Pause(ctx, promoteAgainAfter) != nil {
+			return changed, err
+		}
+	}
 }
 
 // Promote makes learners voters.
@@ -123,7 +136,9 @@ func (c *Client) Remove(ctx context.Context, id uint64) (Changed, error) {
 
 // Replace has a member empty its directory and return as a voter. It waits for all of that.
 func (c *Client) Replace(ctx context.Context, id uint64) (Changed, error) {
-	return c.change(ctx, http.MethodPost, "/membership/replace", map[string]any{"id": id})
+	changed, err := c.change(ctx, http.MethodPost, "/membership/replace", map[string]any{"id": id})
+	changed.Anew = err == nil
+	return changed, err
 }
 
 // Address is where a member is reached, as host:port.
