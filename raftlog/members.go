@@ -24,6 +24,8 @@ type LeaderFrame struct {
 	// TimeMicros is the time of the group (cluster 10).
 	TimeMicros uint64        `json:"timeMicros"`
 	Members    []MemberState `json:"members"`
+	// Witnesses are what the members have shown.
+	Witnesses []Witness `json:"witnesses,omitempty"`
 }
 
 // MemberFrame is what a member answers.
@@ -40,6 +42,9 @@ type MemberFrame struct {
 	DiskPercent float64 `json:"diskPct"`
 	Kinds       int     `json:"kinds"`
 	WallMicros  uint64  `json:"wallMicros"`
+	// Incarnation and BootNonce are the directory and the process.
+	Incarnation string `json:"incarnation,omitempty"`
+	BootNonce   string `json:"bootNonce,omitempty"`
 }
 
 // MemberState is a member as the leader sees it.
@@ -145,6 +150,7 @@ func (m *members) ask() question { return question{sent: m.now(), wall: m.node.o
 
 // heard takes in the answer of a member to a frame of this leader.
 func (m *members) heard(term, id uint64, frame *MemberFrame, asked question) {
+	m.node.witnesses.note(frame.showing(id))
 	now := m.now()
 	middle := asked.wall.Add((now - asked.sent) / 2)
 	skew := time.Duration(int64(frame.WallMicros)-middle.UnixMicro()) * time.Microsecond
@@ -228,6 +234,7 @@ func (m *members) told(from uint64, frame *LeaderFrame) {
 	}
 	leads := m.node.proposerTerm() != 0
 	m.mu.Unlock()
+	m.node.witnesses.note(frame.Witnesses...)
 	m.node.level.told(frame.Commit)
 	if !leads {
 		m.node.time.adopt(frame.TimeMicros)
@@ -237,11 +244,13 @@ func (m *members) told(from uint64, frame *LeaderFrame) {
 // leaderFrame is what this leader has to say.
 func (m *members) leaderFrame(term uint64) *LeaderFrame {
 	states := m.states()
+	m.node.witnesses.note(m.memberFrame().showing(m.node.options.NodeID))
+	known := m.node.witnesses.all()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	frame := &LeaderFrame{
 		Term: term, Commit: m.node.raft.CommitIndex(), QuorumAckMs: m.quorumAckLocked(m.now()),
-		KeepFrom: m.keepFromLocked(m.now()), TimeMicros: m.node.Now(), Members: states,
+		KeepFrom: m.keepFromLocked(m.now()), TimeMicros: m.node.Now(), Members: states, Witnesses: known,
 	}
 	frame.Full, frame.FullPercent = m.fullLocked(m.now())
 	return frame
@@ -254,6 +263,7 @@ func (m *members) memberFrame() *MemberFrame {
 	last, _ := n.log.LastIndex() // 0 after Close
 	frame := &MemberFrame{
 		Term: n.raft.CurrentTerm(), HeardMs: -1, LastLog: last, Applied: applied, Durable: n.keeper.durable.Load(),
+		Incarnation: n.options.Incarnation, BootNonce: n.options.BootNonce,
 		Kinds: n.options.Kinds, WallMicros: uint64(n.options.Clock.Wall().UnixMicro()),
 	}
 	disk := n.options.disk()

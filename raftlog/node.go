@@ -41,6 +41,7 @@ type Node struct {
 	members   *members
 	states    *transfer.Sender
 	exchange  *exchange
+	witnesses witnesses
 	// handedOver is the last term in which this node has begun to hand leadership over.
 	handedOver atomic.Uint64
 	// votesFrom is the monotonic instant before which this node votes for nobody.
@@ -108,6 +109,7 @@ func Open(options Options, machine StateMachine) (*Node, error) {
 		started:  make(chan struct{}),
 		openedAt: options.Clock.Monotonic(),
 	}
+	n.witnesses.note(options.Witnesses...)
 	n.links, n.closeLinks = context.WithCancel(context.Background())
 	if err := n.openStorage(); err != nil {
 		return nil, err

@@ -31,6 +31,9 @@ type Options struct {
 	Dir string
 	// NodeID is QUEEN_RAFT_NODE_ID.
 	NodeID uint64
+	// Incarnation and BootNonce are the directory and the process, and Witnesses what the members had shown before: see Witness.
+	Incarnation, BootNonce string
+	Witnesses              []Witness
 
 	// Usual: the variables of cluster 1.4 and 1.6, with their units in the name.
 

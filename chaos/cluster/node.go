@@ -104,9 +104,9 @@ func (n *Node) Wipe() error {
 	return nil
 }
 
-// Keep copies the data directory of a node that does not run, for PutBack.
+// Keep copies the data directory of a node that does not run, or is paused, for PutBack.
 func (n *Node) Keep() error {
-	if n.broker.Running() {
+	if n.Running() {
 		return fmt.Errorf("copy the directory of node %d: it runs", n.ID)
 	}
 	if err := os.CopyFS(n.kept(), os.DirFS(n.broker.DataDir())); err != nil {

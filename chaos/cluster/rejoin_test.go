@@ -151,5 +151,18 @@ func TestR08OlderDirectory(t *testing.T) {
 		s.must(node.PutBack())
 		s.comesBack(node, "follower", "rolled_back", node.Launch)
 		s.acked(50)
+
+		// A copy of a running process, put back when it has stopped: its boot nonce is the recorded one, only the log is too short.
+		node = s.follower()
+		over := s.history.Fault()
+		s.must(node.Pause())
+		s.must(node.Keep())
+		s.must(node.Resume())
+		over()
+		s.acked(100)
+		s.must(node.Stop())
+		s.must(node.PutBack())
+		s.comesBack(node, "copied", "rolled_back", node.Launch)
+		s.acked(50)
 	})
 }

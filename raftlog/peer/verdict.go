@@ -40,6 +40,8 @@ type Member struct {
 // Witness is what a member and incarnation has shown before (cluster 2.5).
 type Witness struct {
 	Incarnation string
+	// BootNonce is the process that has shown it last. That one cannot have gone back: it only says where it was when its handshake began.
+	BootNonce string
 	// Term is the highest current term that the member has shown, Index the highest one that it has acknowledged and that
 	// was committed.
 	Term  uint64
@@ -106,7 +108,7 @@ func Judge(self, remote *Hello, view *View) Verdict {
 		return RolledBack
 	}
 	for _, witness := range view.Witnessed {
-		if remote.positioned() && witness.Incarnation == remote.Incarnation &&
+		if remote.positioned() && witness.BootNonce != remote.BootNonce && witness.Incarnation == remote.Incarnation &&
 			(remote.CurrentTerm < witness.Term || remote.LastLogIndex < witness.Index) {
 			return RolledBack
 		}

@@ -74,6 +74,12 @@ func TestVerdicts(t *testing.T) {
 		"witness of another incarnation": {func(s *setup) {
 			s.remote.LastLogIndex, s.view.Witnessed[0].Incarnation = 1, "former"
 		}, OK},
+		"witness of the same process": {func(s *setup) {
+			s.remote.LastLogIndex, s.view.Witnessed[0].BootNonce = 19, s.remote.BootNonce
+		}, OK},
+		"witness of another process": {func(s *setup) {
+			s.remote.LastLogIndex, s.view.Witnessed[0].BootNonce = 19, nonce(4, "a")
+		}, RolledBack},
 		"a log that is not open": {func(s *setup) { s.remote.CurrentTerm, s.remote.LastLogIndex = 0, 0 }, OK},
 	} {
 		s := &setup{

@@ -162,6 +162,7 @@ func (n *Node) openRaftPort(context.Context) error {
 		n.port.admin.Handle(kindReset, n.answerReset)
 		n.health.admin.Store(n.port.admin)
 		n.background.Go(func() { n.port.guard.run(n.running) })
+		n.background.Go(func() { n.keepWitnesses(n.running) })
 	}
 	return nil
 }
@@ -301,6 +302,8 @@ func (n *Node) openLog(context.Context) error {
 	admit := &admitter{ask: n.http.AdmitForwarded, hold: milliseconds(n.config.RaftAdmitForwardHoldMs)}
 	options.Admit = admit.admit
 	options.Call, options.RidersFor = n.broker.ServeCall, n.ridersFor(n.broker)
+	current := n.port.identity.Current()
+	options.Incarnation, options.BootNonce, options.Witnesses = current.Incarnation, current.BootNonce, n.readWitnesses()
 	n.port.apply(&options)
 	n.port.broker.Store(n.broker) // before anybody is judged for a purpose of the log
 	if n.raft, err = raftlog.Open(options, stateMachine{n.broker}); err != nil {

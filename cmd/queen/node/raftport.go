@@ -257,7 +257,7 @@ func distinct(addresses []string) []string {
 
 func (p *raftPort) judge(remote peer.Hello, connected []string) peer.Verdict {
 	self, view := p.hello(), p.view()
-	view.Connected = connected
+	view.Connected, view.Witnessed = connected, p.witnessed(remote.NodeID)
 	return peer.Judge(&self, &remote, view)
 }
 

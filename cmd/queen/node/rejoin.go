@@ -90,7 +90,6 @@ func (n *Node) reset(order *membership.ResetOrder, verdict peer.Verdict) error {
 	p := n.port
 	err := n.reopenEngine(n.running, func() error {
 		n.health.disconnect()
-		p.log.Store(nil)
 		p.broker.Store(nil)
 		if err := p.identity.Reset(order.ClusterID, order.ClusterEpoch, string(verdict)); err != nil {
 			return err

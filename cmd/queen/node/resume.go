@@ -136,6 +136,7 @@ func (n *Node) closeEngine(ctx context.Context) {
 	if service := n.port.membership.Load(); service != nil {
 		service.Close()
 	}
+	n.port.log.Store(nil) // where a closed log ends, nobody must hear
 	if n.broker != nil {
 		n.broker.AnswerParked()
 	}

@@ -61,6 +61,7 @@ func (n *Node) stop(hurry <-chan struct{}) error {
 	}
 	if n.raft != nil {
 		step("hand leadership over again", func() error { n.handOver(ctx); return nil })
+		n.port.log.Store(nil) // where a closed log ends, nobody must hear
 		step("close log", func() error { return n.raft.Close(ctx) })
 	}
 	if n.port != nil {
