@@ -3,8 +3,10 @@ package cluster
 import (
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -157,4 +159,31 @@ func newNode(id uint64, options Options, listen string) (*Node, error) {
 	}
 	node.client = node.broker.Client().WithoutResend()
 	return node, nil
+}
+
+// Clone prepares a second process of a node, on the copy that Keep has made. It listens at an address of its own; the others are where
+// they are. The caller kills it.
+func (n *Node) Clone(binary string) (*Node, error) {
+	port, err := harness.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	listen := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	clone := &Node{ID: n.ID, listen: listen}
+	dir := filepath.Dir(n.broker.DataDir()) + "-clone"
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make directory of the clone of node %d: %w", n.ID, err)
+	}
+	env := map[string]string{"QUEEN_RAFT_LISTEN": listen}
+	for _, name := range []string{"QUEEN_RAFT_NODE_ID", "QUEEN_RAFT_PEERS", "QUEEN_RAFT_TOKEN", "QUEEN_SERVER_ID"} {
+		env[name] = n.broker.Env(name)
+	}
+	if clone.broker, err = harness.Prepare(harness.Options{Binary: binary, Dir: dir, Env: env}); err != nil {
+		return nil, fmt.Errorf("prepare the clone of node %d: %w", n.ID, err)
+	}
+	if err := os.Rename(n.kept(), clone.broker.DataDir()); err != nil {
+		return nil, fmt.Errorf("give the clone of node %d its directory: %w", n.ID, err)
+	}
+	clone.client = clone.broker.Client().WithoutResend()
+	return clone, nil
 }

@@ -166,3 +166,35 @@ func TestR08OlderDirectory(t *testing.T) {
 		s.acked(50)
 	})
 }
+
+// TestR09ClonedDirectory: two processes run on copies of one directory. The one that the members table does not have stays out.
+func TestR09ClonedDirectory(t *testing.T) {
+	play(t, "R09", stage{}, func(s *scene) {
+		s.acked(50)
+		node := s.follower()
+		s.must(node.Stop())
+		s.must(node.Keep())
+		s.start(node)
+		s.acked(50)
+		clone, err := node.Clone(brokerBinary)
+		s.must(err)
+		s.Cleanup(clone.Kill)
+		from := s.now()
+		s.must(clone.Launch())
+		s.must(Eventually(formsWithin, "the verdict", func() error { return s.isOut(clone, "superseded") }))
+		s.refusesClients(clone)
+		s.passes(s.now() + sized(30*time.Second, 12*time.Second)) // it asks again every 10 s
+		s.must(s.isOut(clone, "superseded"))
+		s.acked(50)
+		s.stayedReady(s.Founders(), from, s.now())
+		s.voters(s.Founders(), s.idsOf(s.Founders()))
+		for _, line := range []string{"rejoins with an empty directory", "this node was reset"} {
+			for _, member := range s.Founders() {
+				if logged, err := member.Logged(line); err != nil || logged > 0 {
+					s.Errorf("node %d logged %q %d times: %v", member.ID, line, logged, err)
+				}
+			}
+		}
+		clone.Kill()
+	})
+}
