@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"queen/chaos/contract/harness"
 )
 
@@ -196,5 +198,76 @@ func TestR09ClonedDirectory(t *testing.T) {
 			}
 		}
 		clone.Kill()
+	})
+}
+
+// TestCrashDuringAReturn: whoever drives a return dies right after the demotion, and whoever returns dies while it empties its directory.
+func TestCrashDuringAReturn(t *testing.T) {
+	play(t, "TestCrashDuringAReturn", stage{}, func(s *scene) {
+		s.expected = []string{wipedLine}
+		s.acked(20)
+		driver := s.follower()
+		s.must(driver.Stop())
+		s.must(driver.LaunchWith(map[string]string{"QUEEN_TEST_FAULTS": "rejoin.demoted"}))
+		s.must(s.AwaitHealthy(formsWithin, driver))
+		s.transferred(s.leading(), driver.ID, 0)
+		lost := s.Others(driver.ID)[s.random.IntN(2)]
+		lost.Kill()
+		s.must(lost.Wipe())
+		s.must(lost.Launch())
+		s.dies(driver, "rejoin.demoted")
+		s.must(driver.Launch())
+		s.must(s.AwaitHealthy(returnsWithin))
+		s.voters(s.Founders(), s.idsOf(s.Founders()))
+		s.acked(20)
+
+		lost = s.follower()
+		lost.Kill()
+		s.must(lost.Wipe())
+		s.must(lost.LaunchWith(map[string]string{"QUEEN_TEST_FAULTS": "rejoin.reset"}))
+		s.dies(lost, "rejoin.reset")
+		s.must(lost.Launch())
+		s.must(s.AwaitHealthy(returnsWithin))
+		s.voters(s.Founders(), s.idsOf(s.Founders()))
+		s.acked(20)
+	})
+}
+
+// dies waits until a node has ended itself at a crash point.
+func (s *scene) dies(node *Node, point string) {
+	s.Helper()
+	s.must(Eventually(formsWithin, fmt.Sprintf("node %d dies at %s", node.ID, point), func() error {
+		if !node.broker.Exited() {
+			return errTooFew
+		}
+		return nil
+	}))
+	if status, err := node.broker.Wait(stopsWithin); err != nil || status != -1 {
+		s.Errorf("node %d ended with status %d at %s, want a signal: %v", node.ID, status, point, err)
+	}
+}
+
+// TestStoppedNodeIsReplaced: a follower whose disk has failed stops, and an operator has it return in the running process.
+func TestStoppedNodeIsReplaced(t *testing.T) {
+	play(t, "TestStoppedNodeIsReplaced", stage{flushes: true}, func(s *scene) {
+		s.expected = []string{"this node stops", wipedLine}
+		s.acked(50)
+		node := s.follower()
+		node.Flushes().Fail(unix.EIO)
+		s.must(Eventually(formsWithin, fmt.Sprintf("node %d stops", node.ID), func() error {
+			health, err := node.Health()
+			if err == nil && (health.Raft.StorageReady || health.Raft.Role != "stopped") {
+				return errors.New(health.String())
+			}
+			return err
+		}))
+		node.Flushes().Fail(0)
+		from := s.now()
+		s.changed(s.Others(node.ID)[0], Replace(node.ID))
+		s.must(s.AwaitHealthy(replacedWithin, node))
+		to := s.now()
+		s.within("replacedAfter", to-from, replacedWithin, from, to)
+		s.voters(s.Founders(), s.idsOf(s.Founders()))
+		s.acked(50)
 	})
 }
