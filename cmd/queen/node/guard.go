@@ -213,7 +213,16 @@ func (g *guard) seekAcceptance(ctx context.Context, log *raftlog.Node) {
 		g.open() // nobody counts on it, or it counts on nobody
 		return
 	}
-	others := slices.DeleteFunc(slices.Clone(voters), func(id uint64) bool { return id == self.NodeID })
+	// Who was away while hosts were exchanged knows voters that are gone; its leader tells it of the present ones.
+	var told []uint64
+	for _, member := range log.Members() {
+		if member.Voter {
+			told = append(told, member.ID)
+		}
+	}
+	others := slices.DeleteFunc(slices.Concat(voters, told), func(id uint64) bool { return id == self.NodeID })
+	slices.Sort(others)
+	others = slices.Compact(others)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	all := make(chan struct{})
@@ -224,7 +233,8 @@ func (g *guard) seekAcceptance(ctx context.Context, log *raftlog.Node) {
 	quorate := func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return peer.Quorate(&self, voters, g.judgementsLocked())
+		said := g.judgementsLocked()
+		return peer.Quorate(&self, voters, said) || slices.Contains(told, self.NodeID) && peer.Quorate(&self, told, said)
 	}
 	look := time.NewTicker(guardEvery / 10)
 	defer look.Stop()

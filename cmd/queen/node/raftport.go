@@ -232,6 +232,11 @@ func (p *raftPort) addresses(id uint64) []string {
 	var found []string
 	if log := p.log.Load(); log != nil {
 		found = append(found, log.MemberAddress(id))
+		for _, member := range log.Members() { // as the leader says, who may know more
+			if member.ID == id {
+				found = append(found, member.Address)
+			}
+		}
 	}
 	if row, known := p.state().Member(id); known {
 		found = append(found, row.Raft) // also of one that is being removed, and hears of that
