@@ -79,6 +79,7 @@ func TestR02FollowerAway(t *testing.T) {
 		s.must(s.caughtUp(away)) // it may be ready before it hears that it needs a snapshot
 		to := s.now()
 		s.within("readyAfter", to-from, 10*time.Second, from, to)
+		s.must(s.caughtUp(away)) // it may be ready before its leader has offered it the state
 		s.snapshots(away, 1, 1)
 		s.acked(50)
 

@@ -29,8 +29,9 @@ type guard struct {
 	mu sync.Mutex
 	// said is what the others have said last. It is bounded as acquaintances are.
 	said map[uint64]peer.Judgement
-	// opened is set once this node was accepted, or needs nobody to accept it.
-	opened bool
+	// opened is set once this node was accepted, or needs nobody to accept it; opening runs then.
+	opened  bool
+	opening func()
 }
 
 // binding is an adverse verdict, and whose it is.
@@ -150,8 +151,26 @@ func (g *guard) logOpened() {
 func (g *guard) open() {
 	g.mu.Lock()
 	g.opened = true
+	run := g.opening
+	g.opening = nil
 	g.mu.Unlock()
 	g.judge()
+	if run != nil {
+		run()
+	}
+}
+
+// whenOpen runs a function once the node may take part, at once if it may already. It takes the place of the one before; nil is none.
+func (g *guard) whenOpen(run func()) {
+	g.mu.Lock()
+	opened := g.opened
+	if !opened {
+		g.opening = run
+	}
+	g.mu.Unlock()
+	if opened && run != nil {
+		run()
+	}
 }
 
 // estranged tells whether this node has found none but nodes of other clusters since its start.

@@ -26,6 +26,8 @@ type health struct {
 	// admin asks other nodes; nil without a raft port.
 	admin atomic.Pointer[peer.Router]
 	ready atomic.Bool
+	// installing is set while the state of the leader comes in (cluster 12).
+	installing atomic.Bool
 	// led is set once a leader was known.
 	led      atomic.Bool
 	stopping atomic.Bool
@@ -72,7 +74,7 @@ func (h *health) Health() api.Health {
 	if port != nil {
 		out.ClusterVersion = int(port.state().Format)
 	}
-	rule := readiness{booting: !h.ready.Load(), identity: out.Identity, quorumAckMs: -1, stopping: h.stopping.Load(), voter: true}
+	rule := readiness{booting: !h.ready.Load() || h.installing.Load(), identity: out.Identity, quorumAckMs: -1, stopping: h.stopping.Load(), voter: true}
 	if status == nil {
 		if out.Identity == identityJoining || port.returns() {
 			out.Role, rule.voter = string(raftlog.RoleLearner), false

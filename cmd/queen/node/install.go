@@ -41,12 +41,14 @@ func (n *Node) offered(leader, _ uint64) error {
 		return errInstalling
 	}
 	n.installing = true
+	n.health.installing.Store(true)
 	n.background.Go(func() {
 		if err := n.install(n.running, leader); err != nil {
 			n.log.Error().Err(err).Uint64("from", leader).Msg("raft: the state of the leader could not be installed")
 		}
 		n.engine.Lock()
 		n.installing = false
+		n.health.installing.Store(false)
 		n.engine.Unlock()
 	})
 	return errInstalling
@@ -93,7 +95,7 @@ func (n *Node) fetchState(ctx context.Context, leader uint64) (transfer.Result, 
 		return transfer.Result{}, err
 	}
 	defer func() { n.health.handlers.StateReceived(receiver.Received()) }()
-	call, closeCall := raftlog.StateFrom(groupPort{n.port.network}, leader)
+	call, closeCall := raftlog.StateFrom(groupPort{n.port.network, n.port.guard}, leader)
 	defer closeCall()
 	for try := 1; ; try++ {
 		result, err := receiver.Fetch(ctx, call)

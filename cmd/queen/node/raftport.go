@@ -183,7 +183,7 @@ func (p *raftPort) apply(o *raftlog.Options) {
 		return
 	}
 	self, _ := p.config.Self()
-	o.Network, o.Address, o.Guarded = groupPort{p.network}, self.RaftAddress, p.guard.shut.Load
+	o.Network, o.Address, o.Guarded = groupPort{p.network, p.guard}, self.RaftAddress, p.guard.shut.Load
 	o.Join = p.outcome.Kind == formation.Join || p.outcome.Record == nil
 	if p.outcome.Record != nil {
 		for _, member := range p.outcome.Record.Members {
@@ -326,7 +326,10 @@ func sharedSettings(c *config.Config) map[string]string {
 }
 
 // groupPort shows the raft port to a group in the words of its log.
-type groupPort struct{ network *peer.Network }
+type groupPort struct {
+	network *peer.Network
+	guard   *guard
+}
 
 // Dial implements raftlog.Network.
 func (g groupPort) Dial(ctx context.Context, node uint64, purpose raftlog.Purpose) (net.Conn, error) {
@@ -340,8 +343,19 @@ func (g groupPort) Dial(ctx context.Context, node uint64, purpose raftlog.Purpos
 // Handle implements raftlog.Network.
 func (g groupPort) Handle(purpose raftlog.Purpose, serve func(from uint64, conn net.Conn)) {
 	if serve == nil {
+		if purpose == raftlog.PurposeRaft {
+			g.guard.whenOpen(nil)
+		}
 		g.network.Handle(peer.Purpose(purpose), nil)
 		return
 	}
-	g.network.Handle(peer.Purpose(purpose), func(conn *peer.Conn) { serve(conn.Remote.NodeID, conn) })
+	handle := func() {
+		g.network.Handle(peer.Purpose(purpose), func(conn *peer.Conn) { serve(conn.Remote.NodeID, conn) })
+	}
+	if purpose == raftlog.PurposeRaft {
+		// Until then nobody is let in. A leader that gets errors for its appends waits longer each time; one that reaches nobody comes at once.
+		g.guard.whenOpen(handle)
+		return
+	}
+	handle()
 }
