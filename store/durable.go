@@ -1,12 +1,7 @@
 package store
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"hash/crc32"
-	"io/fs"
-	"os"
 	"path/filepath"
 )
 
@@ -25,39 +20,19 @@ const (
 	durableFormat = 1
 )
 
-func (r durableRecord) sum() uint32 {
-	fields := fmt.Sprintf("%d %d %d %t", r.Format, r.Index, r.Term, r.Clean)
-	return crc32.Checksum([]byte(fields), castagnoli)
-}
+func (r durableRecord) sum() uint32 { return checksum(r.Format, r.Index, r.Term, r.Clean) }
+
+func (r durableRecord) intact() bool { return r.Format == durableFormat && r.Checksum == r.sum() }
 
 func writeDurable(dir string, at mark, clean bool) error {
-	record := durableRecord{Format: durableFormat, Index: at.index, Term: at.term, Clean: clean}
-	record.Checksum = record.sum()
-	content, err := json.Marshal(record)
-	if err != nil {
-		return fmt.Errorf("encode durable point: %w", err)
-	}
-	return writeFileDurably(filepath.Join(dir, durableFile), append(content, '\n'))
+	r := durableRecord{Format: durableFormat, Index: at.index, Term: at.term, Clean: clean}
+	r.Checksum = r.sum()
+	return writeRecord(filepath.Join(dir, durableFile), r)
 }
 
 // readDurable returns false when there is no record.
 func readDurable(dir string) (durableRecord, bool, error) {
-	path := filepath.Join(dir, durableFile)
-	content, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return durableRecord{}, false, nil
-	}
-	if err != nil {
-		return durableRecord{}, false, fmt.Errorf("%w: read %s: %w", ErrDamaged, path, err)
-	}
-	var record durableRecord
-	if err := json.Unmarshal(content, &record); err != nil {
-		return durableRecord{}, false, fmt.Errorf("%w: decode %s: %w", ErrDamaged, path, err)
-	}
-	if record.Format != durableFormat || record.Checksum != record.sum() {
-		return durableRecord{}, false, fmt.Errorf("%w: %s does not match its checksum", ErrDamaged, path)
-	}
-	return record, true, nil
+	return readRecord[durableRecord](filepath.Join(dir, durableFile))
 }
 
 // DurablePoint makes everything committed so far survive a power cut and returns the index up to which it does. Commits

@@ -2,10 +2,8 @@ package store
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,40 +32,25 @@ type installedRecord struct {
 const installedFormat = 1
 
 func (r installedRecord) sum() uint32 {
-	fields := fmt.Sprintf("%d %d %d %s %s", r.Format, r.Index, r.Term, r.StateHash, hex.EncodeToString(r.Meta))
-	return crc32.Checksum([]byte(fields), castagnoli)
+	return checksum(r.Format, r.Index, r.Term, r.StateHash, hex.EncodeToString(r.Meta))
 }
 
+func (r installedRecord) intact() bool { return r.Format == installedFormat && r.Checksum == r.sum() }
+
 func writeInstalled(dir string, imported Imported, meta []byte) error {
-	record := installedRecord{Format: installedFormat, Index: imported.Index, Term: imported.Term,
-		StateHash: imported.StateHash, Meta: meta}
-	record.Checksum = record.sum()
-	content, err := json.Marshal(record)
-	if err != nil {
-		return fmt.Errorf("encode installation: %w", err)
-	}
-	return writeFileDurably(filepath.Join(dir, installedFile), append(content, '\n'))
+	r := installedRecord{Format: installedFormat, Index: imported.Index, Term: imported.Term, StateHash: imported.StateHash, Meta: meta}
+	r.Checksum = r.sum()
+	return writeRecord(filepath.Join(dir, installedFile), r)
 }
 
 // Installed returns the installation that has not been acknowledged by ForgetInstalled, false when there is none. The
 // store in dir may be open; if it was not opened yet, call CompleteActivation first.
 func Installed(dir string) (Installation, bool, error) {
-	path := filepath.Join(dir, installedFile)
-	content, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Installation{}, false, nil
+	r, found, err := readRecord[installedRecord](filepath.Join(dir, installedFile))
+	if err != nil || !found {
+		return Installation{}, false, err
 	}
-	if err != nil {
-		return Installation{}, false, fmt.Errorf("%w: read %s: %w", ErrDamaged, path, err)
-	}
-	var record installedRecord
-	if err := json.Unmarshal(content, &record); err != nil {
-		return Installation{}, false, fmt.Errorf("%w: decode %s: %w", ErrDamaged, path, err)
-	}
-	if record.Format != installedFormat || record.Checksum != record.sum() {
-		return Installation{}, false, fmt.Errorf("%w: %s does not match its checksum", ErrDamaged, path)
-	}
-	return Installation{Index: record.Index, Term: record.Term, StateHash: record.StateHash, Meta: record.Meta}, true, nil
+	return Installation{Index: r.Index, Term: r.Term, StateHash: r.StateHash, Meta: r.Meta}, true, nil
 }
 
 // ForgetInstalled says that the layers above have drawn level with the installed state, durably.
