@@ -87,6 +87,15 @@ func (c *Cluster) peers(of *Node) string {
 	return strings.Join(rows, ",")
 }
 
+// Move gives a node that does not run another raft address, which it is told at its next start, and nobody else.
+func (c *Cluster) Move(node *Node) error {
+	if err := c.Network.Move(node.ID, node.listen); err != nil {
+		return err
+	}
+	node.SetEnv("QUEEN_RAFT_PEERS", c.peers(node))
+	return nil
+}
+
 // formedWithin bounds the first start of a cluster.
 const formedWithin = 30 * time.Second
 

@@ -29,6 +29,8 @@ type View struct {
 		HTTP     string `json:"http"`
 		Live     bool   `json:"live"`
 		Identity string `json:"identity"`
+		// SeenRaft is where it was reached, when that is another address.
+		SeenRaft string `json:"seenRaft"`
 	} `json:"members"`
 }
 
@@ -86,6 +88,11 @@ func Replace(id uint64) Change {
 // SetHTTP records another HTTP address of a member.
 func SetHTTP(id uint64, address string) Change {
 	return Change{http.MethodPut, fmt.Sprintf("/members/%d", id), map[string]any{"http": address}}
+}
+
+// SetRaft records where a member is found now.
+func (c *Cluster) SetRaft(id uint64) Change {
+	return Change{http.MethodPut, fmt.Sprintf("/members/%d", id), map[string]any{"raft": c.Network.Address(id)}}
 }
 
 // Apply sends a change through a node and returns its answer, whatever it is.

@@ -68,19 +68,47 @@ func NewNetwork(nodes map[uint64]string) (*Network, error) {
 		listeners: map[uint64]net.Listener{}, rules: map[Link]Rule{}, changed: make(chan struct{}), open: map[net.Conn]struct{}{},
 	}
 	for id, address := range nodes {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+		if err := n.listen(id, address); err != nil {
 			n.Close()
-			return nil, fmt.Errorf("open proxy of node %d: %w", id, err)
+			return nil, err
 		}
-		n.listeners[id] = listener
-		n.running.Go(func() { n.accept(listener, id, address) })
 	}
 	return n, nil
 }
 
+// listen opens a proxy at an address of its own in front of a node.
+func (n *Network) listen(id uint64, address string) error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("open proxy of node %d: %w", id, err)
+	}
+	n.mutex.Lock()
+	n.listeners[id] = listener
+	n.mutex.Unlock()
+	n.running.Go(func() { n.accept(listener, id, address) })
+	return nil
+}
+
+// Move gives a node that does not run another address, in front of its own one. Nobody answers at the former address any more.
+func (n *Network) Move(id uint64, address string) error {
+	n.mutex.Lock()
+	former := n.listeners[id]
+	n.mutex.Unlock()
+	if err := n.listen(id, address); err != nil {
+		return err
+	}
+	if err := former.Close(); err != nil {
+		return fmt.Errorf("close former proxy of node %d: %w", id, err)
+	}
+	return nil
+}
+
 // Address is where the other nodes find a node.
-func (n *Network) Address(id uint64) string { return n.listeners[id].Addr().String() }
+func (n *Network) Address(id uint64) string {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	return n.listeners[id].Addr().String()
+}
 
 // Set gives a link a rule.
 func (n *Network) Set(link Link, rule Rule) {
