@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -317,31 +316,4 @@ func (b *Broker) logTail() string {
 		return err.Error()
 	}
 	return string(content[max(0, len(content)-logTailBytes):])
-}
-
-// Ports of brokers lie below those that the kernel gives to outgoing connections (32768 and up): one of these would take the
-// port of a broker while that restarts.
-const (
-	firstPort    = 12_000
-	ports        = 20_000
-	portAttempts = 100
-)
-
-// FreePort finds a port that nobody listens on. Nothing holds it until the broker listens: a collision with another process
-// shows as a failed start, never as a wrong answer.
-func FreePort() (int, error) {
-	var last error
-	for range portAttempts {
-		port := firstPort + rand.IntN(ports)
-		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			last = err
-			continue
-		}
-		if err := listener.Close(); err != nil {
-			return 0, fmt.Errorf("release port %d: %w", port, err)
-		}
-		return port, nil
-	}
-	return 0, fmt.Errorf("find a free port: %w", last)
 }
