@@ -58,10 +58,13 @@ func TestFullDiskOfTheOnlyNode(t *testing.T) {
 			"/api/v1/push":      {`{"items":[{"queue":"unheard","payload":1}]}`, 507, "storage_full"}, // the gate comes first
 			"/api/v1/configure": {`{"queue":"unheard"}`, 503, "retry"},
 		} {
-			answer := full.Client().Post(path, want.body)
-			if answer.Status != want.status || answer.Text("code") != want.code {
-				s.Errorf("POST %s with a full disk: want %d %s, got %v", path, want.status, want.code, answer)
-			}
+			s.must(Eventually(formsWithin, fmt.Sprintf("%d %s", want.status, want.code), func() error { // the disk is measured once a second
+				answer := full.Client().Post(path, want.body)
+				if answer.Status != want.status || answer.Text("code") != want.code {
+					return fmt.Errorf("POST %s with a full disk: %v", path, answer)
+				}
+				return nil
+			}))
 		}
 		goesOn := func() {
 			s.resumes(full, volume)
