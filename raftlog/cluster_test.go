@@ -349,3 +349,31 @@ func TestLogWaitsForASilentMember(t *testing.T) {
 	c.wantAll(t, 600)
 	eventually(t, "the log to be cut when everybody has it", func() bool { return c.nodes[leader].Status().FirstIndex > held+1 })
 }
+
+// TestNodeThatWasAwayIsNotFedThroughAPipeline: on a leader to whom nothing new comes, a pipeline takes one call each CommitTimeout.
+func TestNodeThatWasAwayIsNotFedThroughAPipeline(t *testing.T) {
+	c := openCluster(t)
+	leader := c.leader(t, -1)
+	mustPropose(t, c.nodes[leader], extend(1))
+	c.wantAll(t, 1)
+	away := (leader + 1) % 3
+	c.isolate(away)
+	const commands = 4 * farBehind
+	for i := uint64(2); i <= commands; i++ {
+		mustPropose(t, c.nodes[leader], extend(i))
+		eventually(t, "applying", func() bool { return len(c.machines[leader].numbers()) >= int(i) }) // an entry each
+	}
+	c.connect(away)
+	c.wantAll(t, commands)
+	leader = c.leader(t, -1)
+	transport := c.nodes[leader].transport
+	last, err := c.nodes[leader].log.LastIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport.mu.Lock()
+	defer transport.mu.Unlock()
+	if reached := transport.reached[serverID(uint64(away+1))]; reached+farBehind < last {
+		t.Errorf("the log of the node was brought to %d outside of a pipeline, and ends at %d", reached, last)
+	}
+}

@@ -48,13 +48,17 @@ type transport struct {
 	takeOverTerm func() uint64
 	// install is asked about the snapshot that a leader offers; nil means that everything up to the index is here, durably.
 	install func(leader uint64, index uint64) error
-	calls   chan raft.RPC
-	logger  *libraryLogger
+	// last is the end of this node's log.
+	last   func() (uint64, error)
+	calls  chan raft.RPC
+	logger *libraryLogger
 
 	stop    chan struct{}
 	stopped sync.WaitGroup
 
 	mu sync.Mutex
+	// reached is how far each node's log goes, as far as this node has brought it outside of a pipeline.
+	reached map[raft.ServerID]uint64
 	// silent are the nodes that failed to answer, each with a channel that is closed when it answers again.
 	silent map[raft.ServerID]chan struct{}
 	// waits says that this node leads: only then does anybody wait for a silent node. ended says that it never will again.
@@ -80,7 +84,7 @@ func newTransport(n *Node, logger *libraryLogger) *transport {
 		}),
 		stream: stream, guarded: o.guarded, install: n.offeredState, base: n.logBase, started: n.started, refusal: n.refusal,
 		takeOverTerm: n.handedOver.Load, logger: logger, calls: make(chan raft.RPC), stop: make(chan struct{}),
-		silent: map[raft.ServerID]chan struct{}{}, released: make(chan struct{}),
+		silent: map[raft.ServerID]chan struct{}{}, released: make(chan struct{}), reached: map[raft.ServerID]uint64{}, last: n.log.LastIndex,
 	}
 	t.stopped.Go(t.receive)
 	return t
@@ -223,10 +227,32 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 		return err
 	}
 	err := t.NetworkTransport.AppendEntries(id, target, request, response)
-	if err != nil {
+	switch {
+	case err != nil:
 		t.noteSilent(id)
+	case response.Success && len(request.Entries) > 0: // a heartbeat says nothing about the log
+		t.mu.Lock()
+		t.reached[id] = request.PrevLogEntry + uint64(len(request.Entries))
+		t.mu.Unlock()
 	}
 	return err
+}
+
+// farBehind is how many entries a node may lack for a pipeline to it to begin: two calls full of them.
+const farBehind = 2 * maxAppendEntries
+
+// behind tells whether a node whose log will go up to an index lacks so many entries that they go to it one call after the other. In a
+// pipeline the library sends one call for each new entry, or each CommitTimeout when there is none: a node that was away would wait for
+// hours on a quiet leader.
+func (t *transport) behind(reached uint64) bool {
+	last, err := t.last()
+	return err == nil && last > reached+farBehind
+}
+
+func (t *transport) reachedBy(id raft.ServerID) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.reached[id]
 }
 
 // AppendEntriesPipeline implements raft.Transport.
@@ -237,20 +263,32 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	if err := t.awaitNode(id); err != nil {
 		return nil, err
 	}
+	if t.behind(t.reachedBy(id)) {
+		return nil, raft.ErrPipelineReplicationNotSupported // the library goes on without one, and asks again when it is through
+	}
 	pipeline, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
 	if err != nil {
 		t.noteSilent(id)
 		return nil, err
 	}
-	return impatientPipeline{pipeline}, nil
+	return impatientPipeline{pipeline, t}, nil
 }
 
 // impatientPipeline gives a pipeline up that takes nothing any more. The library's own stops to look at answers after one that is
-// adverse, and what it sends after that waits for ever: the follower gets nothing in that term, and the library never stops.
-type impatientPipeline struct{ raft.AppendPipeline }
+// adverse, and what it sends after that waits for ever: the follower gets nothing in that term, and the library never stops. It is given
+// up as well when the node has fallen far behind.
+type impatientPipeline struct {
+	raft.AppendPipeline
+	transport *transport
+}
+
+var errFarBehind = errors.New("the node is far behind: its entries go one call after the other")
 
 // AppendEntries implements raft.AppendPipeline.
 func (p impatientPipeline) AppendEntries(request *raft.AppendEntriesRequest, response *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if p.transport.behind(request.PrevLogEntry + uint64(len(request.Entries))) {
+		return nil, errFarBehind
+	}
 	giveUp := time.AfterFunc(ioTimeout, func() { _ = p.Close() }) // of no interest: it is given up
 	defer giveUp.Stop()
 	return p.AppendPipeline.AppendEntries(request, response)
