@@ -107,12 +107,7 @@ func TestR04DirectoryGoneWithoutAutoRejoin(t *testing.T) {
 			s.refusesClients(node)
 			s.outUntilAccepted(node, "replaced", from, s.now())
 
-			from = s.now()
-			s.changed(s.Others(node.ID)[0], Replace(node.ID))
-			s.must(s.AwaitHealthy(replacedWithin, node))
-			to := s.now()
-			s.within("replacedAfter", to-from, replacedWithin, from, to)
-			s.voters(s.Founders(), s.idsOf(s.Founders()))
+			s.replaced(node)
 		}
 		s.acked(50)
 	})
@@ -255,19 +250,21 @@ func TestStoppedNodeIsReplaced(t *testing.T) {
 		node := s.follower()
 		node.Flushes().Fail(unix.EIO)
 		s.must(Eventually(formsWithin, fmt.Sprintf("node %d stops", node.ID), func() error {
-			health, err := node.Health()
-			if err == nil && (health.Raft.StorageReady || health.Raft.Role != "stopped") {
-				return errors.New(health.String())
-			}
-			return err
+			return stopped(node)
 		}))
 		node.Flushes().Fail(0)
-		from := s.now()
-		s.changed(s.Others(node.ID)[0], Replace(node.ID))
-		s.must(s.AwaitHealthy(replacedWithin, node))
-		to := s.now()
-		s.within("replacedAfter", to-from, replacedWithin, from, to)
-		s.voters(s.Founders(), s.idsOf(s.Founders()))
+		s.replaced(node)
 		s.acked(50)
 	})
+}
+
+// replaced has an operator replace a member in place, and waits until it is a voter again.
+func (s *scene) replaced(node *Node) {
+	s.Helper()
+	from := s.now()
+	s.changed(s.Others(node.ID)[0], Replace(node.ID))
+	s.must(s.AwaitHealthy(replacedWithin, node))
+	to := s.now()
+	s.within("replacedAfter", to-from, replacedWithin, from, to)
+	s.voters(s.Founders(), s.idsOf(s.Founders()))
 }

@@ -254,7 +254,7 @@ func TestNodeWithoutAMajority_2_7(t *testing.T) {
 func TestDefaultDeadlineOfAWriteAndItsCap_2_9(t *testing.T) {
 	t.Parallel()
 	if !longRun() {
-		t.Skip("takes a minute")
+		t.Skip("the deadlines take a minute: QUEEN_CONTRACT_LONG=1")
 	}
 	nodes := privateCluster(t, nil)
 	_, others := leaderOf(t, nodes)
