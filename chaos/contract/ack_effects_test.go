@@ -307,7 +307,7 @@ func TestFailedItems(t *testing.T) {
 		"":          "partitionId is not a partition id",
 		"1.5":       "partitionId is not a partition id",
 		"0x11":      "partitionId is not a partition id",
-		"987654321": "no partition 987654321",
+		noPartition: "no partition " + noPartition,
 	}
 	for id, text := range ids {
 		for _, status := range []string{"completed", "failed", "retry", "dlq"} {

@@ -319,7 +319,7 @@ func TestReplayRefusals(t *testing.T) {
 		needEnvelope(t, s.client.Post(path, map[string]any{"queue": strings.Repeat("q", 412)}), 413, "name_too_long")
 	}
 	s.needDeadLetters(0)
-	for _, path := range []string{"/api/v1/dlq/" + deadLease + "/replay", "/api/v1/dlq/nothing/replay", "/api/v1/messages/987654321/m0/retry",
+	for _, path := range []string{"/api/v1/dlq/" + deadLease + "/replay", "/api/v1/dlq/nothing/replay", "/api/v1/messages/" + noPartition + "/m0/retry",
 		"/api/v1/messages/" + s.partitionID + "/" + url.PathEscape("no such") + "/retry"} {
 		reply := s.client.Post(path, nil)
 		if need(t, reply, 404); !sameJSON(reply.Body, []byte(`{"success":false,"result":"gone","error":"Message not found"}`)) {

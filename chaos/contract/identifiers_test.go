@@ -210,7 +210,7 @@ func TestPartitionUUIDOfConsoleReads_2_12(t *testing.T) {
 		need(t, suite.client.Delete("/api/v1/messages/"+form+"/"+txids[1]), 200)
 	}
 	s.needDeadLetters()
-	for _, unknown := range []string{"99999999-9999-4999-8999-999999999999", "987654321", "nothing"} {
+	for _, unknown := range []string{"99999999-9999-4999-8999-999999999999", noPartition, "nothing"} {
 		need(t, suite.client.Get("/api/v1/messages/"+unknown+"/m0"), 404)
 	}
 }

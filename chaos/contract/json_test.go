@@ -140,7 +140,7 @@ func TestNestingIsBoundedEverywhere_2_11(t *testing.T) {
 	s := newScene(t, nil, 1)
 	for path, rest := range map[string]string{
 		"/api/v1/transaction":         `"operations":[{"type":"push","queue":"` + s.queue + `","payload":1}]}`,
-		"/api/v1/ack":                 `"transactionId":"t","partitionId":"1"}`,
+		"/api/v1/ack":                 `"transactionId":"t","partitionId":"` + noPartition + `"}`,
 		"/api/v1/configure":           `"queue":"` + s.queue + `"}`,
 		"/api/v1/traces":              `"transactionId":"t","partitionId":"1","data":1}`,
 		groupPath("g") + "/positions": `"entries":[]}`,

@@ -170,14 +170,14 @@ func TestKeyBudgetOfNames_2_11(t *testing.T) {
 	})
 	t.Run("transaction: the group of an ack", func(t *testing.T) {
 		ack := func(length int) map[string]any {
-			return map[string]any{"type": "ack", "transactionId": "t", "partitionId": "1", "consumerGroup": padded("g", length)}
+			return map[string]any{"type": "ack", "transactionId": "t", "partitionId": noPartition, "consumerGroup": padded("g", length)}
 		}
 		needRolledBack(t, suite.client.Transaction(operations([]any{ack(nameBudget)})), "rejected_ack")
 		needEnvelope(t, suite.client.Transaction(operations([]any{ack(nameBudget + 1)})).Response, 413, "name_too_long")
 	})
 	t.Run("ack: the group", func(t *testing.T) {
-		needVerdicts(t, suite.client.Ack(padded("g", nameBudget), harness.AckItem{TransactionID: "t", PartitionID: "987654321"}), refused("no partition 987654321"))
-		item := harness.AckItem{TransactionID: "t", PartitionID: "1"}
+		needVerdicts(t, suite.client.Ack(padded("g", nameBudget), harness.AckItem{TransactionID: "t", PartitionID: noPartition}), refused("no partition "+noPartition))
+		item := harness.AckItem{TransactionID: "t", PartitionID: noPartition}
 		needEnvelope(t, suite.client.Ack(padded("g", nameBudget+1), item).Response, 413, "name_too_long")
 	})
 }

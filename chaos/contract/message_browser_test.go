@@ -254,7 +254,7 @@ func TestMessageDetail(t *testing.T) {
 			t.Errorf("consumerGroups: got %v", reply)
 		}
 	}
-	for _, path := range []string{"/" + s.partitionID + "/m9", "/987654321/m0", "/" + deadLease + "/m0"} {
+	for _, path := range []string{"/" + s.partitionID + "/m9", "/" + noPartition + "/m0", "/" + deadLease + "/m0"} {
 		needBody(t, s.client.Get("/api/v1/messages"+path), 404, `{"error":"Message not found"}`)
 	}
 }

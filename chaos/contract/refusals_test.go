@@ -68,7 +68,7 @@ func TestVerdictsStandInTheBody_2_8(t *testing.T) {
 		}
 	})
 	t.Run("a failed ack is 200", func(t *testing.T) {
-		reply := suite.client.Ack("", harness.AckItem{TransactionID: "t", PartitionID: "1", LeaseID: "none"})
+		reply := suite.client.Ack("", harness.AckItem{TransactionID: "t", PartitionID: noPartition, LeaseID: "none"})
 		need(t, reply.Response, 200)
 		if reply.Items[0].Success {
 			t.Fatalf("got %v", reply)

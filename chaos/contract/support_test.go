@@ -20,6 +20,8 @@ const (
 	promptly = 5 * time.Second
 	// pollEvery is the pause between two looks at a condition that must come true.
 	pollEvery = 20 * time.Millisecond
+	// noPartition has the form of a partition id that no test's broker gets to. A small one belongs to whichever test pushed first.
+	noPartition = "987654321"
 )
 
 // uuidV7 is the form of every minted id (2.12).

@@ -64,7 +64,7 @@ func TestTraceStoreKeyIsBounded_2_11(t *testing.T) {
 
 // traceBody is a trace of a message nobody has pushed: the server does not check that it exists (state.md 7).
 func traceBody(txid string, more map[string]any) map[string]any {
-	body := map[string]any{"transactionId": txid, "partitionId": "987654321", "data": map[string]any{"n": 1}}
+	body := map[string]any{"transactionId": txid, "partitionId": noPartition, "data": map[string]any{"n": 1}}
 	for name, value := range more {
 		body[name] = value
 	}
@@ -99,7 +99,7 @@ func tracesOf(t *testing.T, path string) (rows []any, answer harness.Response) {
 func TestTraceRow_12(t *testing.T) {
 	t.Parallel()
 	id := uniqueName(t)
-	address := "/api/v1/traces/987654321/"
+	address := "/api/v1/traces/" + noPartition + "/"
 	for i, c := range []struct {
 		sent map[string]any
 		want map[string]any
@@ -196,7 +196,7 @@ func TestTraceListsArePaged_12(t *testing.T) {
 	row := firstObject(suite.client.Get(path).Object()["traces"])
 	needExactKeys(t, row, "id", "event_type", "data", "consumer_group", "worker_id", "created_at", "trace_names",
 		"transaction_id", "partition_id", "queue_name", "partition_name", "message_payload")
-	if row["partition_id"] != "987654321" || row["message_payload"] != nil {
+	if row["partition_id"] != noPartition || row["message_payload"] != nil {
 		t.Errorf("got %v", row)
 	}
 	for _, list := range []string{path, "/api/v1/traces/names"} {
@@ -240,7 +240,7 @@ func TestTraceNames_12(t *testing.T) {
 	if seen, _ := row["last_seen"].(string); !isoMicros.MatchString(seen) {
 		t.Errorf("last_seen is %q", seen)
 	}
-	if worker := firstObject(client.Get("/api/v1/traces/987654321/t").Object()["traces"])["worker_id"]; worker != "the-node" {
+	if worker := firstObject(client.Get("/api/v1/traces/" + noPartition + "/t").Object()["traces"])["worker_id"]; worker != "the-node" {
 		t.Errorf("worker_id is %v", worker)
 	}
 }

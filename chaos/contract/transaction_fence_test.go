@@ -128,7 +128,7 @@ func TestTransactionRejectedAck(t *testing.T) {
 		"retry below the cursor":     {func(_ *scene, batch claim) []any { return batch.operations(retried(0)) }, errUnresolvable},
 		"dlq below the cursor":       {func(_ *scene, batch claim) []any { return batch.operations(dlqed(0)) }, errUnresolvable},
 		"failed below it, unfenced":  {func(s *scene, _ claim) []any { return ackOperations(s, "", failed(0)) }, errUnresolvable},
-		"unknown partition":          {elsewhere("987654321"), "no partition 987654321"},
+		"unknown partition":          {elsewhere(noPartition), "no partition " + noPartition},
 		"one bad among several good": {func(_ *scene, batch claim) []any { return batch.operations(completed(1, 2, 99, 3)) }, errUnresolvable},
 	}
 	for name, c := range cases {
