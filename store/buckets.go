@@ -29,8 +29,9 @@ type buckets struct {
 	current uint32 // where the committer writes
 	closed  bool
 
-	// block is the committer's buffer. Badger has copied a block when its commit returns.
-	block []byte
+	// blocks are the committer's buffers, one for each batch that is written at the same time. Badger has copied a block
+	// when its commit is done.
+	blocks [][]byte
 
 	ahead chan uint32   // a bucket to open ahead of need; capacity 1
 	wake  chan struct{} // housekeeping; capacity 1
@@ -136,37 +137,72 @@ func (s *buckets) read(ref ChunkRef, visit func(chunk []byte) error) (err error)
 	return err
 }
 
-// write puts the block of a batch into its bucket. Called by the committer only.
-func (s *buckets) write(b *Batch) error {
-	s.moveTo(b.bucket)
-	target, err := s.acquire(b.bucket)
-	if err != nil {
-		return err
-	}
-	defer s.release(target)
-	txn := target.db.NewTransactionAt(b.index, true)
-	defer txn.Discard()
-	block := appendBlock(s.block[:0], b.chunks)
-	if cap(block) <= keptBlockBytes {
-		s.block = block
-	}
-	if err := txn.Set(blockKey(b.index), block); err != nil {
-		return fmt.Errorf("add block to bucket %d: %w", b.bucket, err)
-	}
-	if err := txn.CommitAt(b.index, nil); err != nil {
-		return fmt.Errorf("write block to bucket %d: %w", b.bucket, err)
-	}
-	// After the write and before the index can be committed: a durable point that takes the mark without this write in
-	// it would lose it for ever.
-	s.mu.Lock()
-	s.dirty[b.bucket] = struct{}{}
-	s.mu.Unlock()
-	for _, row := range b.rows {
-		if row.id == b.bucket && row.row.totalBytes >= uint64(s.opts.BucketBytes)/2 {
-			s.prepare(b.bucket + 1)
+// write puts the blocks of batches into their buckets, and returns how many batches have theirs there. Called by the
+// committer only.
+func (s *buckets) write(group []*Batch) (int, error) {
+	blocks := newVolley(len(group))
+	targets := make([]*bucket, 0, len(group))
+	for i, b := range group {
+		if b.setChunks == 0 {
+			blocks.settle(nil)
+			continue
+		}
+		s.moveTo(b.bucket)
+		target, err := s.acquire(b.bucket)
+		if err == nil {
+			targets = append(targets, target)
+			err = s.commitBlock(b, target, s.buffer(i), blocks)
+		}
+		if err != nil {
+			blocks.settle(err)
+			break
 		}
 	}
+	written, err := blocks.wait()
+	// After the write and before an index can be committed: a durable point that takes the mark without this write in
+	// it would lose it for ever.
+	s.mu.Lock()
+	for _, target := range targets {
+		s.dirty[target.id] = struct{}{}
+	}
+	s.mu.Unlock()
+	for _, target := range targets {
+		s.release(target)
+	}
+	for _, b := range group[:written] {
+		for _, row := range b.rows {
+			if row.id == b.bucket && row.row.totalBytes >= uint64(s.opts.BucketBytes)/2 {
+				s.prepare(b.bucket + 1)
+			}
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("write block to bucket %d: %w", group[written].bucket, err)
+	}
+	return written, err
+}
+
+// commitBlock starts the transaction of a block.
+func (s *buckets) commitBlock(b *Batch, target *bucket, buffer *[]byte, blocks *volley) error {
+	txn := target.db.NewTransactionAt(b.index, true)
+	defer txn.Discard()
+	block := appendBlock((*buffer)[:0], b.chunks)
+	if cap(block) <= keptBlockBytes {
+		*buffer = block
+	}
+	if err := txn.Set(blockKey(b.index), block); err != nil {
+		return fmt.Errorf("add block: %w", err)
+	}
+	blocks.commit(txn, b.index)
 	return nil
+}
+
+// buffer is the committer's i-th buffer.
+func (s *buckets) buffer(i int) *[]byte {
+	for len(s.blocks) <= i {
+		s.blocks = append(s.blocks, nil)
+	}
+	return &s.blocks[i]
 }
 
 // moveTo makes id the bucket that is written; those before are full.

@@ -91,52 +91,121 @@ func (s *Store) book(b *Batch) {
 	b.own.set(operation{key: appliedKey(), value: applied.encode()})
 }
 
-// commitLoop is the committer; it ends when the queue is closed.
+// commitLoop is the committer; it ends when the queue is closed. What waits in the queue is written together: a node that
+// replays many small entries would else wait for the goroutines of the engine twice for each.
 func (s *Store) commitLoop() {
 	defer close(s.committerDone)
-	for b := range s.queue {
-		err := s.readable()
+	group := make([]*Batch, 0, s.opts.MaxUnflushed)
+	for first := range s.queue {
+		group = s.gather(append(group[:0], first))
+		written, err := 0, s.readable()
 		if err == nil {
-			if err = s.write(b); err != nil {
-				err = s.stop(fmt.Errorf("commit entry %d: %w", b.index, err))
+			if written, err = s.write(group); err != nil {
+				err = s.stop(fmt.Errorf("commit entry %d: %w", group[written].index, err))
 			}
 		}
-		s.pipeline.Lock()
-		if err == nil {
-			s.horizon.advance(mark{b.index, b.term})
+		for _, b := range group[:written] {
+			s.finish(b, nil)
 		}
-		copy(s.unflushed, s.unflushed[1:])
-		s.unflushed[len(s.unflushed)-1] = nil
-		s.unflushed = s.unflushed[:len(s.unflushed)-1]
-		s.pipeline.Unlock()
-		if err == nil {
-			s.opts.Faults(FaultStoreCommitted)
-			s.buckets.noteDropped(b)
+		for _, b := range group[written:] {
+			s.finish(b, err)
 		}
-		b.end()
-		b.done(err)
-		<-s.slots
+		clear(group)
 	}
 }
 
-// write brings a batch to the files: its block first, then everything else in one transaction. A crash between the two
-// leaves a block that nothing refers to, and the replay writes the same one again.
-func (s *Store) write(b *Batch) error {
-	if b.err != nil {
-		return b.err
-	}
-	if err := checkFree(s.opts.Dir, s.opts.ReserveBytes); err != nil {
-		return err
-	}
-	if b.setChunks > 0 {
-		if err := s.buckets.write(b); err != nil {
-			return err
+// gather adds the batches that wait in the queue. They are never more than MaxUnflushed, for each has a slot.
+func (s *Store) gather(group []*Batch) []*Batch {
+	for {
+		select {
+		case b, open := <-s.queue:
+			if !open {
+				return group
+			}
+			group = append(group, b)
+		default:
+			return group
 		}
 	}
-	s.opts.Faults(FaultBlockWritten)
-	if err := s.opts.failWrite(FaultBlockWritten); err != nil {
-		return err
+}
+
+// finish tells of the oldest batch that it can be read, or why it cannot.
+func (s *Store) finish(b *Batch, err error) {
+	s.pipeline.Lock()
+	if err == nil {
+		s.horizon.advance(mark{b.index, b.term})
 	}
+	copy(s.unflushed, s.unflushed[1:])
+	s.unflushed[len(s.unflushed)-1] = nil
+	s.unflushed = s.unflushed[:len(s.unflushed)-1]
+	s.pipeline.Unlock()
+	if err == nil {
+		s.opts.Faults(FaultStoreCommitted)
+		s.buckets.noteDropped(b)
+	}
+	b.end()
+	b.done(err)
+	<-s.slots
+}
+
+// write brings batches to the files: the blocks of all first, then everything else, in one transaction for each. A crash
+// between the two leaves blocks that nothing refers to, and the replay writes the same ones again. It returns how many
+// batches are written, and what is wrong with the one behind them.
+func (s *Store) write(group []*Batch) (written int, err error) {
+	// Each step does what it can of what the steps before have done, so the last one that fails fails the earliest batch.
+	step := func(done int, failure error) {
+		group = group[:done]
+		if failure != nil {
+			err = failure
+		}
+	}
+	step(s.check(group))
+	step(s.buckets.write(group))
+	step(s.writeRows(group))
+	return len(group), err
+}
+
+// check returns how many batches may be written.
+func (s *Store) check(group []*Batch) (int, error) {
+	if err := checkFree(s.opts.Dir, s.opts.ReserveBytes); err != nil {
+		return 0, err
+	}
+	for i, b := range group {
+		if b.err != nil {
+			return i, b.err
+		}
+	}
+	return len(group), nil
+}
+
+// writeRows writes the rows of batches whose blocks are in their buckets, and returns how many it has written.
+func (s *Store) writeRows(group []*Batch) (int, error) {
+	rows := newVolley(len(group))
+	for _, b := range group {
+		s.opts.Faults(FaultBlockWritten)
+		err := s.opts.failWrite(FaultBlockWritten)
+		if err == nil {
+			err = s.commitRows(b, rows)
+		}
+		if err != nil {
+			rows.settle(err)
+			break
+		}
+	}
+	written, err := rows.wait()
+	for i := range written {
+		if failed := s.opts.failWrite(FaultStoreCommitted); failed != nil {
+			return i, failed
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("write transaction: %w", err)
+	}
+	return written, err
+}
+
+// commitRows starts the transaction of a batch.
+func (s *Store) commitRows(b *Batch, rows *volley) error {
 	txn := s.main.NewTransactionAt(b.index, true)
 	defer txn.Discard()
 	// Nobody changes the operations of a batch that was handed over, so they need no lock.
@@ -156,9 +225,7 @@ func (s *Store) write(b *Batch) error {
 			return fmt.Errorf("add row %x: %w", op.key, err)
 		}
 	}
-	if err := txn.CommitAt(b.index, nil); err != nil {
-		return fmt.Errorf("write transaction: %w", err)
-	}
+	rows.commit(txn, b.index)
 	s.operations.wrote(len(b.own.operations), deleted)
-	return s.opts.failWrite(FaultStoreCommitted)
+	return nil
 }
