@@ -210,7 +210,8 @@ func (a *apply) command(c command.Command) (command.Result, error) {
 		if err == nil {
 			return result, nil
 		}
-		if !errors.Is(err, ErrCrashed) && !errors.Is(err, store.ErrTooBig) {
+		refusal := a.refusalOf(err)
+		if refusal == nil && !errors.Is(err, ErrCrashed) {
 			return nil, err
 		}
 		a.batch.Rollback(mark)
@@ -219,11 +220,23 @@ func (a *apply) command(c command.Command) (command.Result, error) {
 		for _, handle := range a.touched[touched:] {
 			handle.Reset()
 		}
-		if errors.Is(err, store.ErrTooBig) {
-			return a.refuseOverflow(), nil
+		if refusal != nil {
+			return refusal, nil
 		}
 	}
 	return nil, err
+}
+
+// refusalOf is the result of a command that is taken back for a reason of its own; nil for every other error.
+func (a *apply) refusalOf(err error) *command.Refusal {
+	switch {
+	case errors.Is(err, store.ErrTooBig):
+		return a.refuseOverflow()
+	case errors.Is(err, errInClear):
+		return &command.Refusal{Code: "retry", Text: "the queue has begun to encrypt, and the node that took this had not heard of it"}
+	default:
+		return nil
+	}
 }
 
 // refuseOverflow is the result of a command that writes more than one entry may hold, which no estimate has foreseen:

@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"errors"
+
 	"queen/actors/machine/catalog"
 	"queen/actors/machine/partition"
 	"queen/raftlog/command"
@@ -22,6 +24,9 @@ func (a *apply) pushGroup(tenant command.Tenant, g *command.PushGroup, out *comm
 	if err != nil {
 		return err
 	}
+	if at.queue.Options.EncryptionEnabled && inClear(g) {
+		return errInClear
+	}
 	in := a.appendInput(at.queue, g)
 	var stored partition.AppendOutput
 	err = a.inPartition(at.queue, at.partition, func(m *partition.Machine) (err error) {
@@ -36,6 +41,22 @@ func (a *apply) pushGroup(tenant command.Tenant, g *command.PushGroup, out *comm
 		a.appended(at.queue, appendedPartition{id: at.partition.ID, name: at.partition.Name, created: at.created})
 	}
 	return nil
+}
+
+// errInClear is why a command is taken back that would store a payload in clear in a queue that encrypts (messaging 4.5). The node that
+// made it had not applied the option yet; it has by the time that the client tries again.
+var errInClear = errors.New("a payload in clear for a queue that encrypts")
+
+// inClear tells whether a payload of a group is not encrypted.
+func inClear(g *command.PushGroup) bool {
+	var message command.Message
+	for rest := g.Chunk; len(rest) > 0; {
+		var err error
+		if rest, err = command.NextMessage(rest, &message); err != nil || !message.Encrypted {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *apply) appendInput(queue *catalog.Queue, g *command.PushGroup) partition.AppendInput {

@@ -204,6 +204,9 @@ func (g *generator) groups(n int) (groups []command.PushGroup) {
 		group := command.PushGroup{Queue: queue, Partition: name}
 		for range 1 + g.random.IntN(1+g.random.IntN(5)) {
 			message := g.message()
+			if of := g.model.queue(generatedTenants[0], queue); of != nil && of.options.EncryptionEnabled && !g.oneIn(20) {
+				message.Encrypted = true // or the whole command is refused
+			}
 			if known := g.knownTxid(queue, name); known != "" && g.oneIn(15) {
 				message.Txid = []byte(known)
 			}

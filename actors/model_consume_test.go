@@ -315,6 +315,9 @@ func (m *model) transaction(c *command.Transaction) command.Result {
 			return refused(reason, text)
 		}
 	}
+	if refusal := m.refuseClear(c.Tenant, c.Pushes); refusal != nil {
+		return refusal
+	}
 	result := &command.TransactionResult{}
 	for i := range c.Acks {
 		p := m.partitions[c.Acks[i].Partition]

@@ -57,6 +57,22 @@ func messages(chunk []byte, count uint32) (list []command.Message) {
 	return list
 }
 
+// refuseClear refuses payloads in clear for queues that encrypt; nil when there is none.
+func (m *model) refuseClear(tenant command.Tenant, groups []command.PushGroup) command.Result {
+	for i := range groups {
+		queue := m.queue(tenant, groups[i].Queue)
+		if queue == nil || !queue.options.EncryptionEnabled {
+			continue
+		}
+		for _, message := range messages(groups[i].Chunk, groups[i].Count) {
+			if !message.Encrypted {
+				return &command.Refusal{Code: "retry", Text: "the queue has begun to encrypt, and the node that took this had not heard of it"}
+			}
+		}
+	}
+	return nil
+}
+
 func (m *model) push(tenant command.Tenant, g *command.PushGroup) command.PushGroupResult {
 	queue := m.ensureQueue(tenant, g.Queue)
 	p := m.ensurePartition(queue, g.Partition)

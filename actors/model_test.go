@@ -98,6 +98,9 @@ func (m *model) command(c command.Command) command.Result {
 	case command.Tick:
 		return command.Done{}
 	case command.Push:
+		if refusal := m.refuseClear(c.Tenant, c.Groups); refusal != nil {
+			return refusal
+		}
 		result := &command.PushResult{}
 		for i := range c.Groups {
 			result.Groups = append(result.Groups, m.push(c.Tenant, &c.Groups[i]))
