@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -157,15 +158,19 @@ func partitionIDIn(r store.Reader, queueID uint64, name string) uint64 {
 	return p.ID
 }
 
-// PartitionByUUID finds the id of a partition by the UUID that console reads show; ok is false when there is none here.
-func (b *Broker) PartitionByUUID(wanted uuid.UUID) (id uint64, ok bool) {
-	view := b.store.View()
+// PartitionByUUID finds the id of a partition by the UUID that console reads show; ok is false when there is none. It is a
+// linearizable read.
+func (b *Broker) PartitionByUUID(ctx context.Context, wanted uuid.UUID) (id uint64, ok bool, err error) {
+	view, err := b.View(ctx)
+	if err != nil {
+		return 0, false, err
+	}
 	defer view.Close()
 	row, err := view.Get(layout.PartitionUUID(wanted))
 	if err != nil || len(row) != 8 {
-		return 0, false
+		return 0, false, err
 	}
-	return layout.LastNumber(row), true
+	return layout.LastNumber(row), true, nil
 }
 
 // PartitionQueue finds the queue of a partition; ok is false when there is no such partition here.

@@ -21,7 +21,11 @@ func (a *API) deleteMessage(r *httpfront.Request) error {
 	}
 	address, txid := r.Param("partitionId"), r.Param("transactionId")
 	deleted := 0
-	if id, ok := a.addressedPartition(address); ok {
+	id, ok, err := a.addressedPartition(address, span.Deadline)
+	if err != nil {
+		return err
+	}
+	if ok {
 		applied, err := a.broker().Execute(span, &command.DeadLetterDelete{
 			Tenant: r.Tenant, ByAddress: true, Partition: id, Txid: txid,
 		})
@@ -48,16 +52,18 @@ func (a *API) deleteMessage(r *httpfront.Request) error {
 }
 
 // addressedPartition reads a partition address: the numeric id of the message plane, or the UUID that console reads show
-// (messaging 2.12).
-func (a *API) addressedPartition(address string) (id uint64, ok bool) {
+// (messaging 2.12). What any node has answered with such a UUID is found.
+func (a *API) addressedPartition(address string, deadline time.Time) (id uint64, ok bool, err error) {
 	if id, ok = wire.ParsePartitionID(address); ok {
-		return id, true
+		return id, true, nil
 	}
 	wanted, isUUID := wire.ParseUUID(address)
 	if !isUUID {
-		return 0, false
+		return 0, false, nil
 	}
-	return a.broker().PartitionByUUID(wanted)
+	ctx, cancel := contextUntil(deadline)
+	defer cancel()
+	return a.broker().PartitionByUUID(ctx, wanted)
 }
 
 // purgeDeadLetters deletes the dead letters of a queue, of one group or of all (messaging 11.6).
@@ -106,13 +112,18 @@ func (a *API) purgeDeadLetters(r *httpfront.Request) error {
 
 // replayDeadLetter and retryMessage are one move: a copy to the tail of the destination, the row deleted (messaging 11.5).
 func (a *API) replayDeadLetter(r *httpfront.Request) error {
-	id, ok := wire.ParseUUID(r.Param("id"))
-	return a.replay(r, command.DeadLetterReplay{Row: id}, ok)
+	return a.replay(r, func(call *command.DeadLetterReplay, _ time.Time) (ok bool, err error) {
+		call.Row, ok = wire.ParseUUID(r.Param("id"))
+		return ok, nil
+	})
 }
 
 func (a *API) retryMessage(r *httpfront.Request) error {
-	id, ok := a.addressedPartition(r.Param("partitionId"))
-	return a.replay(r, command.DeadLetterReplay{ByAddress: true, Partition: id, Txid: r.Param("transactionId")}, ok)
+	return a.replay(r, func(call *command.DeadLetterReplay, deadline time.Time) (ok bool, err error) {
+		call.ByAddress, call.Txid = true, r.Param("transactionId")
+		call.Partition, ok, err = a.addressedPartition(r.Param("partitionId"), deadline)
+		return ok, err
+	})
 }
 
 func replayGone(r *httpfront.Request) error {
@@ -135,12 +146,17 @@ type replayAnswer struct {
 	RowRemoved   bool            `json:"dlqRowRemoved"`
 }
 
-// replay checks the body first, so that a bad one is refused alike whether or not the address is one; addressed tells that
-// it is.
-func (a *API) replay(r *httpfront.Request, call command.DeadLetterReplay, addressed bool) error {
+// replay checks the body first, so that a bad one is refused alike whether or not the address is one. address puts what the path names
+// into the call, and tells whether it can name anything.
+func (a *API) replay(r *httpfront.Request, address func(call *command.DeadLetterReplay, deadline time.Time) (ok bool, err error)) error {
+	var call command.DeadLetterReplay
+	addressed := false
 	span, err := a.span(r, a.config.WriteTimeout)
 	if err == nil {
 		err = a.prepareReplay(r, &call)
+	}
+	if err == nil {
+		addressed, err = address(&call, span.Deadline)
 	}
 	if err != nil {
 		return err

@@ -45,7 +45,14 @@ type messageConsumer struct {
 
 // describeMessage shows one message, from the log or else from its dead letter (messaging 11.2).
 func (a *API) describeMessage(r *httpfront.Request) error {
-	id, ok := a.addressedPartition(r.Param("partitionId"))
+	deadline, err := a.deadline(r, a.config.WriteTimeout)
+	if err != nil {
+		return err
+	}
+	id, ok, err := a.addressedPartition(r.Param("partitionId"), deadline)
+	if err != nil {
+		return err
+	}
 	txid := r.Param("transactionId")
 	return a.reading(r, func(q *query.Reads) error {
 		missing := httpfront.RefuseStatus(404, "Message not found")
