@@ -54,13 +54,16 @@ func (o *optionsJSON) MarshalJSON() ([]byte, error) {
 
 var _ json.Marshaler = (*optionsJSON)(nil)
 
-// queueNamed finds the queue of a path; the error is the 404 of messaging 9.7.
-func (a *API) queueNamed(r *httpfront.Request) (*actors.QueueView, error) {
-	queue := a.broker().Directory().Queue(r.Tenant, r.Param("queue"))
-	if queue == nil {
-		return nil, httpfront.RefuseStatus(404, "Queue not found")
-	}
-	return queue, nil
+// readingQueue is reading for the queue that a path names; a missing one is the 404 of messaging 9.7. The queue is looked up within the
+// read: this node may not have applied yet what made, changed or removed it.
+func (a *API) readingQueue(r *httpfront.Request, read func(q *query.Reads, queue *actors.QueueView) error) error {
+	return a.reading(r, func(q *query.Reads) error {
+		queue := a.broker().Directory().Queue(r.Tenant, r.Param("queue"))
+		if queue == nil {
+			return httpfront.RefuseStatus(404, "Queue not found")
+		}
+		return read(q, queue)
+	})
 }
 
 // lagSeconds is the age of an instant in whole seconds.

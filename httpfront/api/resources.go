@@ -163,11 +163,7 @@ type queueDetail struct {
 }
 
 func (a *API) describeQueue(r *httpfront.Request) error {
-	queue, err := a.queueNamed(r)
-	if err != nil {
-		return err
-	}
-	return a.reading(r, func(q *query.Reads) error {
+	return a.readingQueue(r, func(q *query.Reads, queue *actors.QueueView) error {
 		detail, err := detailOf(q, queue)
 		if err != nil {
 			return err
@@ -254,18 +250,14 @@ func (a *API) depth(r *httpfront.Request) error {
 	if err != nil {
 		return err
 	}
-	queue, err := a.queueNamed(r)
-	if err != nil {
-		return err
-	}
-	answer := &depthAnswer{Queue: queue.Name, Partitions: []depthRow{}}
-	if named {
-		answer.Group = &name
-		if group := queue.Groups[name]; group != nil {
-			answer.Conflation = group.Conflation
+	return a.readingQueue(r, func(q *query.Reads, queue *actors.QueueView) error {
+		answer := &depthAnswer{Queue: queue.Name, Partitions: []depthRow{}}
+		if named {
+			answer.Group = &name
+			if group := queue.Groups[name]; group != nil {
+				answer.Conflation = group.Conflation
+			}
 		}
-	}
-	return a.reading(r, func(q *query.Reads) error {
 		err := q.EachPartition(queue.ID, 0, func(id uint64, head *partition.Head) (bool, error) {
 			return true, answer.add(q, queue, id, head)
 		})
@@ -316,11 +308,7 @@ func (d *depthAnswer) add(q *query.Reads, queue *actors.QueueView, id uint64, he
 
 // sizes shows the retained bytes of each partition, of the first SizesMax ones (messaging 9.8).
 func (a *API) sizes(r *httpfront.Request) error {
-	queue, err := a.queueNamed(r)
-	if err != nil {
-		return err
-	}
-	return a.reading(r, func(q *query.Reads) error {
+	return a.readingQueue(r, func(q *query.Reads, queue *actors.QueueView) error {
 		bytes := map[string]uint64{}
 		truncated := false
 		err := q.EachPartition(queue.ID, 0, func(id uint64, head *partition.Head) (bool, error) {

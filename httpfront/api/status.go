@@ -3,6 +3,7 @@ package api
 import (
 	"github.com/google/uuid"
 
+	"queen/actors"
 	"queen/actors/query"
 	"queen/httpfront"
 	"queen/httpfront/api/history"
@@ -151,11 +152,7 @@ type statusQueue struct {
 
 // statusOfQueue answers /api/v1/status/queues/:queue.
 func (a *API) statusOfQueue(r *httpfront.Request, _ *window) error {
-	queue, err := a.queueNamed(r)
-	if err != nil {
-		return err
-	}
-	return a.reading(r, func(q *query.Reads) error {
+	return a.readingQueue(r, func(q *query.Reads, queue *actors.QueueView) error {
 		detail, err := detailOf(q, queue)
 		if err != nil {
 			return err
