@@ -1,6 +1,7 @@
 package raftlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,25 +123,34 @@ func (u *uplink) follow() {
 	}
 }
 
+// dial opens all links at the same time: one after the other they take so many round trips that a leader which is far away, or has
+// much to do, would never be reached in time.
 func (u *uplink) dial(leader uint64) (*uplinks, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
-	links := &uplinks{leader: leader, counts: u.counts, broken: make(chan struct{})}
-	for i := 0; i <= u.streams; i++ {
-		purpose := PurposeCommand
+	purpose := func(i int) Purpose {
 		if i == u.streams {
-			purpose = PurposeRead
+			return PurposeRead
 		}
-		conn, err := u.network.Dial(ctx, leader, purpose)
-		if err != nil {
-			links.close()
-			return nil, fmt.Errorf("dial leader: %w", err)
-		}
-		links.add(purpose, conn, u.refused)
-		if purpose == PurposeCommand {
-			u.counts.streams.Add(1)
+		return PurposeCommand
+	}
+	conns, failures := make([]net.Conn, u.streams+1), make([]error, u.streams+1)
+	var dialing sync.WaitGroup
+	for i := range conns {
+		dialing.Go(func() { conns[i], failures[i] = u.network.Dial(ctx, leader, purpose(i)) })
+	}
+	dialing.Wait()
+	links := &uplinks{leader: leader, counts: u.counts, broken: make(chan struct{})}
+	for i, conn := range conns {
+		if failures[i] == nil {
+			links.add(purpose(i), conn, u.refused)
 		}
 	}
+	if failure := cmp.Or(failures...); failure != nil {
+		links.close()
+		return nil, fmt.Errorf("dial leader: %w", failure)
+	}
+	u.counts.streams.Add(uint64(u.streams))
 	return links, nil
 }
 

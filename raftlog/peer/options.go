@@ -18,8 +18,9 @@ const (
 	// maxHandshakes is how many callers may be in their handshake. One more displaces the one that has taken longest: a
 	// node needs milliseconds, and callers that do nothing cannot keep nodes out.
 	maxHandshakes = 256
-	// maxConnsPerNode is how many connections of one node are accepted.
-	maxConnsPerNode = 64
+	// maxConnsPerNode is how many connections of one node are accepted: the 64 that QUEEN_RAFT_FWD_STREAMS allows, as many that they
+	// take the place of and that have not ended yet, and some for everything else.
+	maxConnsPerNode = 160
 	// maxCallBytes bounds the answer of Call.
 	maxCallBytes = 16 << 20
 	// A connection whose other end is gone without a word is noticed after about 11 s.
