@@ -60,7 +60,9 @@ type MemberState struct {
 	Applied     uint64  `json:"applied"`
 	Durable     uint64  `json:"durable"`
 	DiskPercent float64 `json:"diskPct"`
-	Kinds       int     `json:"kinds"`
+	// Full tells that its disk is beyond its mark.
+	Full  bool `json:"full"`
+	Kinds int  `json:"kinds"`
 	// ClockSkewMs is how far the member's wall clock is ahead of the leader's, give or take half a round trip.
 	ClockSkewMs float64 `json:"clockSkewMs"`
 }
@@ -422,7 +424,7 @@ func (m *members) toldStates() []MemberState {
 
 func (s *MemberState) take(frame *MemberFrame) {
 	s.LastLog, s.Applied, s.Durable = frame.LastLog, frame.Applied, frame.Durable
-	s.DiskPercent, s.Kinds = frame.DiskPercent, frame.Kinds
+	s.DiskPercent, s.Full, s.Kinds = frame.DiskPercent, frame.Full, frame.Kinds
 }
 
 // Members lists the members as the leader sees them, or as it last told this node; empty before it did.

@@ -49,8 +49,13 @@ func (s *Situation) Decide(r *Request) (Decision, *Refusal) {
 	plan.ID, plan.Kind, plan.Force = r.ID, r.Kind, r.Force
 	if s.quorum(s.voters()) && !r.Force && r.Kind != command.PlanRejoin {
 		for _, step := range plan.Steps {
-			if node, _ := s.node(step.Node); step.Op == command.StepPromote && !node.Live {
+			node, _ := s.node(step.Node)
+			switch {
+			case step.Op != command.StepPromote:
+			case !node.Live:
 				return Decision{}, Refuse(LearnerBehind, "learner %d is not live", step.Node)
+			case node.Full: // as a voter it would close the disk gate at once (cluster 11.3)
+				return Decision{}, Refuse(LearnerBehind, "the data volume of learner %d is %.1f%% full", step.Node, node.DiskPercent)
 			}
 		}
 	}

@@ -260,9 +260,9 @@ func (s *Service) situation() *Situation {
 		before := anew && time.Duration(said.LastAckMs)*time.Millisecond >= time.Since(added) // of a directory that is no more
 		now.Nodes = append(now.Nodes, Node{
 			ID: member.ID, Voter: member.Voter, Raft: member.Address, LastLog: said.LastLog,
-			Live:    member.ID == now.Self || said.Live || time.Since(s.added[member.ID]) < s.LiveWithin,
-			Heard:   member.ID == now.Self || said.ID != 0 && said.LastAckMs >= 0 && !before,
-			Verdict: s.verdicts[member.ID], Serves: serves[member.ID],
+			Live:  member.ID == now.Self || said.Live || time.Since(s.added[member.ID]) < s.LiveWithin,
+			Heard: member.ID == now.Self || said.ID != 0 && said.LastAckMs >= 0 && !before,
+			Full:  said.Full, DiskPercent: said.DiskPercent, Verdict: s.verdicts[member.ID], Serves: serves[member.ID],
 		})
 	}
 	return now

@@ -19,6 +19,9 @@ type Node struct {
 	// Heard tells that it has answered this leader; then LastLog is how far its log reaches.
 	Heard   bool
 	LastLog uint64
+	// Full tells that its data volume would close the disk gate, if it were a voter; then DiskPercent is in use.
+	Full        bool
+	DiskPercent float64
 	// Verdict is what this leader thinks of it since it was met last; empty before. Who is bound by one counts nowhere (cluster 2.6).
 	Verdict peer.Verdict
 	// Serves tells that a process of it takes part in the group; the verdict is then about another one that runs under its id.

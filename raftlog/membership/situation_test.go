@@ -65,6 +65,7 @@ func TestDecisions(t *testing.T) {
 		return s
 	}
 	behind := func(s *Situation) { s.Nodes[3].LastLog = 100 }
+	full := func(s *Situation) { s.Nodes[3].Full, s.Nodes[3].DiskPercent = true, 91.5 }
 	five := cluster(ids(1, 2, 3, 4, 5), ids(6), nil)
 	for _, c := range []struct {
 		name    string
@@ -86,6 +87,11 @@ func TestDecisions(t *testing.T) {
 		{"a sixth voter", five, promote(6), "membership_invalid"},
 		{"a learner that lags", three(behind), promote(4), "catch up [4]"},
 		{"a learner that lags, by force", three(behind), forced(promote(4)), "promote 4"},
+		{"a learner whose disk is full", three(full), promote(4), "learner_behind"},
+		{"a learner whose disk is full, by force", three(full), forced(promote(4)), "promote 4"},
+		{"another learner beside one whose disk is full", three(full), promote(5), "promote 5"},
+		{"a voter whose disk is full", three(func(s *Situation) { s.Nodes[2].Full = true }), promote(4), "promote 4"},
+		{"voters in exchange, one whose disk is full", three(full), voters(1, 4, 5), "learner_behind"},
 		{"a learner that is not live", cluster(ids(1, 2, 3), ids(4), ids(4)), promote(4), "learner_behind"},
 		{"a dead learner beside one voter", cluster(ids(1), ids(2), ids(2)), promote(2), "learner_behind"},
 		{"a learner without a majority of voters", cluster(ids(1, 2, 3), ids(4), ids(2, 3, 4)), promote(4), "no_quorum"},

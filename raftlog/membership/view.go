@@ -1,6 +1,8 @@
 package membership
 
 import (
+	"math"
+
 	"queen/raftlog"
 	"queen/raftlog/command"
 	"queen/raftlog/peer"
@@ -117,7 +119,8 @@ func (s *Service) member(now *Situation, node *Node, said map[uint64]raftlog.Mem
 	if heard, known := said[node.ID]; known && heard.LastAckMs >= 0 {
 		matched := min(heard.LastLog, now.LastLog)
 		lag := now.LastLog - matched
-		view.Matched, view.Lag, view.LastAckMs, view.DiskPct = &matched, &lag, &heard.LastAckMs, &heard.DiskPercent
+		percent := math.Trunc(heard.DiskPercent*10) / 10 // as /health shows it
+		view.Matched, view.Lag, view.LastAckMs, view.DiskPct = &matched, &lag, &heard.LastAckMs, &percent
 	}
 	return view
 }
