@@ -41,10 +41,11 @@ type binding struct {
 }
 
 const (
-	// guardEvery is the pause between two rounds of a node that starts, boundEvery of one that is bound, supersededEvery of one whose
-	// identity another process has (cluster 2.6).
+	// guardEvery is the pause between two rounds of a node that starts, boundEvery of one that is bound, unheardEvery of one that takes
+	// part, supersededEvery of one whose identity another process has (cluster 2.6).
 	guardEvery      = 100 * time.Millisecond
 	boundEvery      = time.Second
+	unheardEvery    = time.Second
 	supersededEvery = 10 * time.Second
 	// othersWithin is how long a node that enough voters have accepted waits for what the others say.
 	othersWithin = 500 * time.Millisecond
@@ -209,8 +210,13 @@ func (g *guard) round(ctx context.Context) time.Duration {
 		return guardEvery
 	case !opened:
 		return never // the log will open, and says so
+	case bound == nil && log != nil:
+		if g.port.unheard(log) {
+			g.askAll(ctx, g.port.others())
+		}
+		return unheardEvery
 	case bound == nil:
-		return never
+		return never // the log will open again, and says so
 	case bound.verdict == peer.Superseded:
 		g.askAll(ctx, g.port.others())
 		return supersededEvery
@@ -273,6 +279,16 @@ func (g *guard) seekAcceptance(ctx context.Context, log *raftlog.Node) {
 	if quorate() {
 		g.open()
 	}
+}
+
+// unheard tells whether nobody has a reason to talk to this node, and nobody has told it why: it hears no leader, and it asks nobody for
+// votes. It may have been removed without having heard of that (cluster 3.1).
+func (p *raftPort) unheard(log *raftlog.Node) bool {
+	current := p.identity.Current()
+	if log.OtherLeader() != 0 || current.ConfirmedNonce == "" || p.met.stranger(0) {
+		return false
+	}
+	return !slices.ContainsFunc(log.Membership().Members, func(m raftlog.GroupMember) bool { return m.Voter && m.ID == current.NodeID })
 }
 
 // askAll shakes hands with nodes; what they say comes in by heard.

@@ -139,7 +139,8 @@ func (r *readiness) judge(out *api.Health, led bool) {
 	r.storageFailed = !out.StorageReady && (out.ApplyFailure == nil || local)
 }
 
-// unavailable refuses client routes while this node is no member (cluster 3.1); nil otherwise. It is asked with every request.
+// unavailable refuses client routes while this node is no member (cluster 3.1), or applies nothing because it fetches the state of the
+// leader (cluster 9); nil otherwise. It is asked with every request.
 func (h *health) unavailable() *httpfront.Error {
 	port := h.port.Load()
 	if port == nil {
@@ -147,6 +148,11 @@ func (h *health) unavailable() *httpfront.Error {
 	}
 	if port.refused() {
 		return httpfront.Refuse(httpfront.CodeRetry, "this node's directory is not the one that its cluster knows: it takes no part")
+	}
+	if h.installing.Load() {
+		refusal := httpfront.Refuse(httpfront.CodeRetry, "this node fetches the state of its leader")
+		refusal.Leader = h.Leader()
+		return refusal
 	}
 	raft := h.raft.Load()
 	if raft == nil && port.inCluster() || raft != nil && raft.Member() && !port.removed.Load() {

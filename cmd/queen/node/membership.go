@@ -53,8 +53,12 @@ func (n *Node) follow(state *command.MembershipState) {
 	}
 	current := n.port.identity.Current()
 	standing := n.port.standing(&current, &status)
-	if removed := standing == identityRemoved; n.port.removed.Swap(removed) != removed && removed {
+	switch removed := standing == identityRemoved; {
+	case n.port.removed.Swap(removed) == removed:
+	case removed:
 		n.log.Warn().Msg("this node was removed from the cluster")
+	default:
+		n.port.met.forgetStrangers()
 	}
 	if standing != identityOK {
 		return
@@ -294,6 +298,17 @@ func (a *acquaintances) stranger(leader uint64) bool {
 		}
 	}
 	return false
+}
+
+// forgetStrangers forgets who has said that this node is no member: it was added again.
+func (a *acquaintances) forgetStrangers() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id, h := range a.handshakes {
+		if h.theirs == peer.Unknown {
+			delete(a.handshakes, id)
+		}
+	}
 }
 
 // replicated is the state that the broker has applied.

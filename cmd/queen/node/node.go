@@ -231,6 +231,9 @@ func (n *Node) openStore(context.Context) (err error) {
 		return err
 	}
 	n.health.store.Store(n.store)
+	if err := checkFormat(n.store); err != nil {
+		return err
+	}
 	n.broker, err = actors.NewBroker(actors.Config{
 		Store: n.store,
 		Log:   n.log,
