@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"queen/chaos/cluster"
 	"queen/chaos/contract/harness"
 )
 
@@ -186,4 +187,66 @@ func TestDiskGateRefusesGrowingWritesOnly_2_10(t *testing.T) {
 			t.Error("want queen_raft_storage_full 1")
 		}
 	})
+}
+
+// 2.10, cluster 11.3: the volume of any voter closes the gate for all nodes, that of a learner does not; but a learner whose volume
+// would is promoted by force only. The mark of the fourth node lies below what is in use on any volume.
+func TestDiskGateIsThatOfAllVoters_2_10(t *testing.T) {
+	t.Parallel()
+	nodes := privateClusterOf(t, cluster.Options{
+		Spares: 1, Env: map[string]string{"QUEEN_RAFT_ELECTION_MS": "3000"}, EnvOf: map[uint64]map[string]string{4: {"QUEEN_RAFT_DISK_HIGH_PCT": "2", "QUEEN_RAFT_DISK_LOW_PCT": "1"}},
+	})
+	leader, _ := leaderOf(t, nodes)
+	full := nodes.Node(4)
+	if err := full.Launch(); err != nil {
+		t.Fatal(err)
+	}
+	needChanged(t, leader.Apply(nodes.AddLearner(full.ID)))
+	if err := nodes.AwaitHealthy(delivery); err != nil {
+		t.Fatal(err)
+	}
+	push := func(node *cluster.Node) harness.Response {
+		return node.Client().Push(harness.Item{Queue: "q", Payload: 1}).Response
+	}
+	await := func(status int) {
+		t.Helper()
+		for _, node := range nodes.Nodes() {
+			eventually(t, delivery, func() (bool, string) {
+				answer := push(node)
+				shown, err := node.Metric("queen_raft_storage_full", "")
+				closed, _ := node.Client().Get("/health").Object()["raft"].(map[string]any)
+				as := status == 507
+				return answer.Status == status && err == nil && (shown == 1) == as && closed["storageFull"] == as, fmt.Sprintf("node %d: %v, the metric is %v", node.ID, answer, shown)
+			})
+		}
+	}
+	await(201)
+	if logged, err := full.Logged(" WARN ", "raft storage pressure changed full=true", "node=4"); err != nil || logged != 1 {
+		t.Errorf("%d lines of the learner about its volume, %v", logged, err)
+	}
+	eventually(t, delivery, func() (bool, string) {
+		answer := administer(leader, "POST", "/membership/promote", `{"id":4}`)
+		if answer.Status == 200 {
+			t.Fatal("a full learner was promoted")
+		}
+		return answer.Status == 409 && answer.Text("code") == "learner_behind" && strings.Contains(answer.Text("error"), "% full"), answer.String()
+	})
+	needChanged(t, administer(leader, "POST", "/membership/promote", `{"id":4,"force":true}`))
+	await(507)
+	for _, node := range nodes.Nodes() {
+		answer := push(node)
+		needEnvelope(t, answer, 507, "storage_full")
+		if answer.Object()["node"] != json.Number("4") || !strings.HasPrefix(answer.Text("error"), "the data volume of node 4 is ") {
+			t.Errorf("node %d: got %v", node.ID, answer)
+		}
+		need(t, node.Client().Configure("q", nil), 200) // not growing
+	}
+	needChanged(t, leader.Apply(cluster.Remove(full.ID)))
+	full.Kill()
+	for _, node := range nodes.Founders() {
+		eventually(t, delivery, func() (bool, string) {
+			answer := push(node)
+			return answer.Status == 201, answer.String()
+		})
+	}
 }

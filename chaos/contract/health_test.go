@@ -200,6 +200,51 @@ func TestHealthIsSettlingWhileStopping(t *testing.T) {
 	}
 }
 
+// cluster 17.1: a second signal cuts what still runs, and the node exits with 0.
+func TestSecondSignalCutsTheStopShort_17_1(t *testing.T) {
+	t.Parallel()
+	broker := privateBroker(t, map[string]string{"QUEEN_SHUTDOWN_DRAIN_MS": "60000"})
+	client := broker.Client()
+	pushOne(t, client, harness.Item{Queue: "q", Payload: 1, TransactionID: "t"})
+	wire, err := broker.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(wire.Close)
+	if err := wire.Send("GET /health HTTP/1.1\r\nHost: queen\r\n\r\nPOST /api/v1/push HTTP/1.1\r\nHost: queen\r\nContent-Length: 100\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	needHealth(t, wire.Receive("GET"), 200) // the push has begun, and its body does not come
+	signal := func() {
+		t.Helper()
+		if err := syscall.Kill(broker.PID(), syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signal()
+	eventually(t, promptly, func() (bool, string) {
+		connection, err := net.DialTimeout("tcp", broker.Address(), time.Second)
+		if err == nil {
+			_ = connection.Close()
+		}
+		return err != nil, "it still accepts connections"
+	})
+	if broker.Exited() {
+		t.Fatal("it does not wait for the request")
+	}
+	signal()
+	if status, err := broker.Wait(promptly); err != nil || status != 0 {
+		t.Fatalf("exit status %d, %v", status, err)
+	}
+	if err := broker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	repeat := client.Push(harness.Item{Queue: "q", Payload: 1, TransactionID: "t"})
+	if need(t, repeat.Response, 201); !strings.Contains(string(repeat.Body), `"duplicate"`) {
+		t.Errorf("what was acknowledged before the stop: %v", repeat)
+	}
+}
+
 // TestMetricsMembers: 14, the members are exact: what this server does not measure is 0, and raft is that of /health.
 func TestMetricsMembers(t *testing.T) {
 	t.Parallel()

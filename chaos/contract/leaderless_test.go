@@ -10,13 +10,20 @@ import (
 	"queen/chaos/contract/harness"
 )
 
-// privateCluster starts three nodes of the test's own with additional environment variables; they end with the test. They
-// take one slot together: a test that has them is mostly waiting.
+// privateCluster starts three nodes of the test's own with additional environment variables; they end with the test.
 func privateCluster(t *testing.T, env map[string]string) *cluster.Cluster {
+	t.Helper()
+	return privateClusterOf(t, cluster.Options{Env: env})
+}
+
+// privateClusterOf is privateCluster with whatever else a cluster can be made of. The nodes take one slot together: a test that has
+// them is mostly waiting.
+func privateClusterOf(t *testing.T, options cluster.Options) *cluster.Cluster {
 	t.Helper()
 	privateBrokerSlots <- struct{}{}
 	t.Cleanup(func() { <-privateBrokerSlots })
-	nodes, err := cluster.Start(cluster.Options{Binary: suite.binary, Dir: t.TempDir(), Nodes: 3, Env: env})
+	options.Binary, options.Dir, options.Nodes = suite.binary, t.TempDir(), 3
+	nodes, err := cluster.Start(options)
 	if err != nil {
 		t.Fatal(err)
 	}
