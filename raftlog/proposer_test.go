@@ -3,6 +3,7 @@ package raftlog
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -68,7 +69,7 @@ func startProposer(t testing.TB, change func(*Options)) (*proposer, *fakeRaft) {
 		change(&o)
 	}
 	library := &fakeRaft{}
-	p := newProposer(&o, newLeaderTime(o.Clock, 0), zerolog.Nop())
+	p := newProposer(&o, newLeaderTime(o.Clock, 0), o.Logger)
 	p.raft = library
 	p.stampEnd = func() uint64 { return 0 }
 	p.leaderElsewhere = func() bool { return false }
@@ -191,7 +192,8 @@ func TestNothingSmallIsProposedBehindAnAppend(t *testing.T) {
 
 func TestEntriesThatTheLibraryLostAreProposedAgain(t *testing.T) {
 	clock := newFakeClock()
-	p, library := startProposer(t, func(o *Options) { o.Clock = clock })
+	var lines lineBuffer
+	p, library := startProposer(t, func(o *Options) { o.Clock, o.Logger = clock, zerolog.New(&lines) })
 	p.mu.Lock()
 	p.logSettled = func() bool { return true }
 	p.mu.Unlock()
@@ -200,6 +202,10 @@ func TestEntriesThatTheLibraryLostAreProposedAgain(t *testing.T) {
 	wantEntry(t, library, 1)
 	clock.advance(stallTime)
 	wantEntry(t, library, 1)
+	const phrase = `"message":"this node still leads: the pipeline restarts from the log's end"` // cluster 5.3
+	if found := lines.with(phrase); len(found) != 1 || !strings.Contains(found[0], `"level":"warn"`) {
+		t.Errorf("want one line, got %q", found)
+	}
 	// So is the first entry of a term.
 	p.lead(2)
 	library.take(t)
