@@ -67,7 +67,7 @@ func httpOf(nodes *cluster.Cluster, id uint64) string {
 // cluster 4.1: any node shows the membership as its leader sees it; without one, as it does itself.
 func TestMembershipIsShownByEveryNode_4_1(t *testing.T) {
 	t.Parallel()
-	nodes := privateCluster(t, nil)
+	nodes := patientCluster(t)
 	leader, others := leaderOf(t, nodes)
 	for _, node := range nodes.Nodes() {
 		answer := administer(node, "GET", "/membership", "")
@@ -78,7 +78,7 @@ func TestMembershipIsShownByEveryNode_4_1(t *testing.T) {
 			view["joint"] != nil || view["plan"] != nil || view["membershipCommitted"] != true || view["changeInFlight"] != false {
 			t.Errorf("through node %d: got %v", node.ID, answer)
 		}
-		if fmt.Sprint(view["voters"]) != numbers(1, 2, 3) || fmt.Sprint(view["learners"]) != "[]" || view["liveWithinMs"] != number(2000) || view["promoteMaxLag"] != number(1000) {
+		if fmt.Sprint(view["voters"]) != numbers(1, 2, 3) || fmt.Sprint(view["learners"]) != "[]" || view["liveWithinMs"] != number(liveWithinMs) || view["promoteMaxLag"] != number(1000) {
 			t.Errorf("through node %d: got %v", node.ID, answer)
 		}
 		for i, row := range view["members"].([]any) {
@@ -227,7 +227,7 @@ func needNoMember(t *testing.T, node *cluster.Node, identity, line string, lines
 // cluster 3.1, 4.3, 4.4: a fresh node is added, promoted and removed, and added again as it is. Any node takes the request.
 func TestNodeJoinsAndLeaves_4(t *testing.T) {
 	t.Parallel()
-	nodes := privateClusterOf(t, cluster.Options{Spares: 1})
+	nodes := privateClusterOf(t, cluster.Options{Spares: 1, Env: patience})
 	leader, others := leaderOf(t, nodes)
 	spare := nodes.Node(4)
 	if err := spare.Launch(); err != nil {

@@ -11,10 +11,15 @@ import (
 	"queen/chaos/contract/harness"
 )
 
-// patientCluster is one whose leader is not replaced because the machine, or the network between the nodes, is slow.
+// patience keeps a leader that is slow because the machine, or the network between the nodes, is.
+var patience = map[string]string{"QUEEN_RAFT_ELECTION_MS": "3000"}
+
+// liveWithinMs is how long a silent member is live then (cluster 0).
+const liveWithinMs = 9000
+
 func patientCluster(t *testing.T) *cluster.Cluster {
 	t.Helper()
-	return privateCluster(t, map[string]string{"QUEEN_RAFT_ELECTION_MS": "3000"})
+	return privateCluster(t, patience)
 }
 
 // cluster 8.1: a node that is far away from its leader serves its clients all the same, only later.
@@ -30,7 +35,7 @@ func TestNodeFarFromItsLeaderServes_8_1(t *testing.T) {
 	if moved := former.Transfer(leader.ID); !moved.OK { // the links to it are opened over the slow network
 		t.Fatalf("the leadership did not move: %v", moved.Response)
 	}
-	s := newSceneAt(t, far.Client().WithDeadline(delivery), nil, 3)
+	s := newSceneAt(t, far.Client().WithDeadline(time.Minute), nil, 3)
 	needVerdicts(t, s.claim(1, 0, 0, 1).ack(completed(0)), released)
 	need(t, far.Client().Get(queuePath(s.queue)), 200)
 }
@@ -38,9 +43,9 @@ func TestNodeFarFromItsLeaderServes_8_1(t *testing.T) {
 // cluster 1.4: the most streams that may be asked for.
 func TestMostForwardStreams_1(t *testing.T) {
 	t.Parallel()
-	nodes := privateCluster(t, map[string]string{"QUEEN_RAFT_FWD_STREAMS": "64"})
+	nodes := privateCluster(t, map[string]string{"QUEEN_RAFT_FWD_STREAMS": "64", "QUEEN_RAFT_ELECTION_MS": "3000"})
 	for _, node := range nodes.Nodes() {
-		newSceneAt(t, node.Client().WithDeadline(delivery), nil, 1)
+		newSceneAt(t, node.Client().WithDeadline(time.Minute), nil, 1)
 	}
 }
 

@@ -62,7 +62,7 @@ func livePeers(t *testing.T, node *cluster.Node) string {
 	answer := node.Client().Get("/api/v1/raft/liveness")
 	need(t, answer, 200)
 	needExactKeys(t, answer.Object(), "nodeId", "role", "term", "leaderId", "quorumAckMs", "liveWithinMs", "peers")
-	if answer.Object()["nodeId"] != number(node.ID) || answer.Object()["liveWithinMs"] != number(2000) {
+	if answer.Object()["nodeId"] != number(node.ID) || answer.Object()["liveWithinMs"] != number(liveWithinMs) {
 		t.Fatalf("got %v", answer)
 	}
 	live := []uint64{}
@@ -79,7 +79,7 @@ func livePeers(t *testing.T, node *cluster.Node) string {
 // cluster 7.3: every node tells of all members, of one that is gone too, and of itself without asking anybody.
 func TestStatusRoutesOfACluster_7_3(t *testing.T) {
 	t.Parallel()
-	nodes := privateCluster(t, nil)
+	nodes := patientCluster(t)
 	leader, others := leaderOf(t, nodes)
 	for _, node := range nodes.Nodes() {
 		eventually(t, delivery, func() (bool, string) { // a clock is measured with the first exchange

@@ -194,7 +194,7 @@ func TestDiskGateRefusesGrowingWritesOnly_2_10(t *testing.T) {
 func TestDiskGateIsThatOfAllVoters_2_10(t *testing.T) {
 	t.Parallel()
 	nodes := privateClusterOf(t, cluster.Options{
-		Spares: 1, Env: map[string]string{"QUEEN_RAFT_ELECTION_MS": "3000"}, EnvOf: map[uint64]map[string]string{4: {"QUEEN_RAFT_DISK_HIGH_PCT": "2", "QUEEN_RAFT_DISK_LOW_PCT": "1"}},
+		Spares: 1, Env: patience, EnvOf: map[uint64]map[string]string{4: {"QUEEN_RAFT_DISK_HIGH_PCT": "2", "QUEEN_RAFT_DISK_LOW_PCT": "1"}},
 	})
 	leader, _ := leaderOf(t, nodes)
 	full := nodes.Node(4)
