@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -240,6 +242,40 @@ func (s *scene) dies(node *Node, point string) {
 	if status, err := node.broker.Wait(stopsWithin); err != nil || status != -1 {
 		s.Errorf("node %d ended with status %d at %s, want a signal: %v", node.ID, status, point, err)
 	}
+}
+
+// TestReturnIsNotForgotten: soon after a return all nodes crash, and only the one that has returned and one more come back. The store of
+// that one is from before the return, as a power cut between two durable points leaves it. Two of three are a majority all the same.
+func TestReturnIsNotForgotten(t *testing.T) {
+	play(t, "TestReturnIsNotForgotten", stage{}, func(s *scene) {
+		s.expected = []string{wipedLine}
+		s.acked(20)
+		judge := s.follower()
+		store, older := filepath.Join(judge.broker.DataDir(), "store"), filepath.Join(t.TempDir(), "store")
+		s.must(judge.Stop())
+		s.must(os.CopyFS(older, os.DirFS(store)))
+		s.must(judge.Launch())
+		s.must(s.AwaitHealthy(formsWithin, judge))
+
+		lost := s.Others(judge.ID)[s.random.IntN(2)]
+		lost.Kill()
+		s.must(lost.Wipe())
+		s.comesBack(lost, "lost", "replaced", lost.Launch)
+		for _, node := range s.Founders() {
+			node.Kill()
+		}
+		s.must(os.RemoveAll(store))
+		s.must(os.CopyFS(store, os.DirFS(older)))
+		s.must(judge.Launch())
+		s.must(lost.Launch())
+		s.must(s.AwaitHealthy(formsWithin, judge, lost))
+		s.acked(20)
+		for _, node := range s.Founders() {
+			if !node.Running() {
+				s.start(node)
+			}
+		}
+	})
 }
 
 // TestStoppedNodeIsReplaced: a follower whose disk has failed stops, and an operator has it return in the running process.

@@ -23,6 +23,10 @@ type Identity struct {
 	BootNonce string `json:"bootNonce"`
 	// ConfirmedNonce is the last boot nonce that this node knows to be in the members table.
 	ConfirmedNonce string `json:"confirmedNonce"`
+	// AddedIndex is the entry that wrote Incarnation into the members table, as this node has seen it applied; 0 while it has not. The
+	// store may forget that it has, in a crash before its next durable point: here it stays, and tells a judge whose own store
+	// has forgotten more that its row is the older one.
+	AddedIndex uint64 `json:"addedIndex,omitempty"`
 	// PendingNonces are the boot nonces since then, oldest first, without the present one.
 	PendingNonces []string `json:"pendingNonces"`
 	// Lineage are the clusters that this directory stems from, oldest first.
@@ -71,21 +75,21 @@ func (f *Formation) Member(id uint64) (FirstMember, bool) {
 	return FirstMember{}, false
 }
 
-// Confirm notes that a boot nonce of this node is in the members table. It returns whether that changed anything; a nonce
-// that this directory does not know changes nothing.
-func (i *Identity) Confirm(nonce string) bool {
-	if nonce == i.ConfirmedNonce {
+// Confirm notes that a boot nonce of this node is in the members table, and the entry that wrote its incarnation there. It returns
+// whether that changed anything; a nonce that this directory does not know changes nothing.
+func (i *Identity) Confirm(nonce string, addedIndex uint64) bool {
+	switch at := slices.Index(i.PendingNonces, nonce); {
+	case nonce == "" || nonce == i.ConfirmedNonce && addedIndex == i.AddedIndex:
+		return false
+	case nonce == i.ConfirmedNonce:
+	case nonce == i.BootNonce:
+		i.PendingNonces = nil
+	case at >= 0:
+		i.PendingNonces = slices.Clone(i.PendingNonces[at+1:])
+	default:
 		return false
 	}
-	if nonce == i.BootNonce {
-		i.ConfirmedNonce, i.PendingNonces = nonce, nil
-		return true
-	}
-	at := slices.Index(i.PendingNonces, nonce)
-	if at < 0 {
-		return false
-	}
-	i.ConfirmedNonce, i.PendingNonces = nonce, slices.Clone(i.PendingNonces[at+1:])
+	i.ConfirmedNonce, i.AddedIndex = nonce, addedIndex
 	return true
 }
 

@@ -69,9 +69,9 @@ func TestEveryOpenHasANewBootNonce(t *testing.T) {
 			t.Errorf("boot nonce %q, want counter %d", nonce, want)
 		}
 	}
-	change(t, store, func(i *Identity) { i.Confirm(second.BootNonce) })
+	change(t, store, func(i *Identity) { i.Confirm(second.BootNonce, 7) })
 	fourth := open(t, optionsFor(dir)).Current()
-	if fourth.ConfirmedNonce != second.BootNonce || !reflect.DeepEqual(fourth.PendingNonces, []string{third.BootNonce}) {
+	if fourth.ConfirmedNonce != second.BootNonce || fourth.AddedIndex != 7 || !reflect.DeepEqual(fourth.PendingNonces, []string{third.BootNonce}) {
 		t.Errorf("after confirming the second: %+v", fourth)
 	}
 }
@@ -93,9 +93,24 @@ func TestConfirmMovesOnlyForward(t *testing.T) {
 		"":    {false, "1-a", []string{"2-b", "3-c"}},
 	} {
 		i := start()
-		changed := i.Confirm(nonce)
+		changed := i.Confirm(nonce, i.AddedIndex)
 		if changed != want.changed || i.ConfirmedNonce != want.confirmed || fmt.Sprint(i.PendingNonces) != fmt.Sprint(want.pending) {
 			t.Errorf("confirm %q: %v, %+v", nonce, changed, i)
+		}
+	}
+}
+
+// TestConfirmNotesTheEntryOfTheIncarnation: a node that is removed and added again has one nonce and another entry.
+func TestConfirmNotesTheEntryOfTheIncarnation(t *testing.T) {
+	i := Identity{BootNonce: "4-d", ConfirmedNonce: "1-a", AddedIndex: 3}
+	for _, step := range []struct {
+		nonce   string
+		added   uint64
+		changed bool
+		want    uint64
+	}{{"9-x", 5, false, 3}, {"1-a", 3, false, 3}, {"1-a", 5, true, 5}, {"4-d", 5, true, 5}, {"4-d", 8, true, 8}} {
+		if changed := i.Confirm(step.nonce, step.added); changed != step.changed || i.AddedIndex != step.want {
+			t.Errorf("confirm %q of entry %d: %v, %+v", step.nonce, step.added, changed, i)
 		}
 	}
 }

@@ -48,7 +48,7 @@ type Hello struct {
 	ConfirmedNonce string              `json:"confirmedNonce,omitempty"`
 	PendingNonces  []string            `json:"pendingNonces,omitempty"`
 	Lineage        []identity.Ancestor `json:"lineage,omitempty"`
-	// AddedIndex is the entry that wrote this incarnation into the members table, as applied here; 0 while it is not.
+	// AddedIndex is the entry that wrote this incarnation into the members table, as applied here once; 0 before.
 	AddedIndex uint64 `json:"addedIndex,omitempty"`
 	// Kinds is the highest format that the build reads, ClusterVersion what the cluster writes as far as this node knows; 0
 	// when it does not.
@@ -74,7 +74,7 @@ func (h *Hello) Identify(i identity.Identity) {
 	h.ClusterID, h.ClusterEpoch = i.ClusterID, i.ClusterEpoch
 	h.NodeID, h.Incarnation = i.NodeID, i.Incarnation
 	h.BootNonce, h.ConfirmedNonce, h.PendingNonces = i.BootNonce, i.ConfirmedNonce, i.PendingNonces
-	h.Lineage = i.Lineage
+	h.AddedIndex, h.Lineage = i.AddedIndex, i.Lineage
 }
 
 var errHello = errors.New("the identity fields are malformed")

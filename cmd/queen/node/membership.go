@@ -123,14 +123,14 @@ func (p *raftPort) standing(current *identity.Identity, status *raftlog.Status) 
 	return found
 }
 
-// confirm notes that the boot nonce of this node is in the members table.
+// confirm notes that the boot nonce of this node is in the members table, and the entry that wrote its incarnation there.
 func (p *raftPort) confirm(state *command.MembershipState) error {
 	current := p.identity.Current()
 	row, known := state.Member(current.NodeID)
-	if !known || row.Incarnation != current.Incarnation || !current.Confirm(row.BootNonce) {
+	if !known || row.Incarnation != current.Incarnation || !current.Confirm(row.BootNonce, row.AddedIndex) {
 		return nil
 	}
-	return p.identity.Update(func(i *identity.Identity) { i.Confirm(row.BootNonce) })
+	return p.identity.Update(func(i *identity.Identity) { i.Confirm(row.BootNonce, row.AddedIndex) })
 }
 
 // answerMembership answers the requests of other nodes.

@@ -219,7 +219,7 @@ func (p *raftPort) hello() peer.Hello {
 	state := p.state()
 	h.ClusterVersion = state.Format
 	if row, known := state.Member(h.NodeID); known && row.Incarnation == h.Incarnation {
-		h.AddedIndex = row.AddedIndex
+		h.AddedIndex = max(h.AddedIndex, row.AddedIndex)
 	}
 	if log := p.log.Load(); log != nil {
 		h.CurrentTerm, h.LastLogIndex, h.LastLogTerm = log.Position()
