@@ -270,21 +270,29 @@ func TestLeadershipMovesUnderLoad(t *testing.T) {
 		if round%2 == 1 {
 			to = uint64((leader+1)%3 + 1)
 		}
-		var done Transfer
-		eventually(t, "a target", func() bool {
-			var err error
-			done, err = c.nodes[leader].TransferTo(testContext(t), to)
-			if err != nil && !errors.Is(err, ErrNoTarget) {
-				t.Fatal(err)
-			}
-			return err == nil
-		})
+		done, err := c.nodes[leader].TransferTo(testContext(t), to)
+		if err != nil {
+			t.Fatalf("right after its election node %d finds nobody: %v", leader+1, err)
+		}
 		if done.From != uint64(leader+1) || done.To == done.From || (to != 0 && done.To != to) {
 			t.Fatalf("asked node %d for %d, got %+v", leader+1, to, done)
 		}
 		eventually(t, "the new leader", func() bool { return c.nodes[done.To-1].Status().Ready })
 	}
 	c.wantAll(t, number)
+}
+
+// TestLeadershipMovesRightAfterAnElection: a node that has just begun to lead has heard of no other, and waits until it has.
+func TestLeadershipMovesRightAfterAnElection(t *testing.T) {
+	c := openCluster(t)
+	leader := c.leader(t, -1)
+	m := c.nodes[leader].members
+	m.mu.Lock()
+	clear(m.reports)
+	m.mu.Unlock()
+	if done, err := c.nodes[leader].TransferTo(testContext(t), 0); err != nil || done.To == done.From {
+		t.Fatalf("%+v, %v", done, err)
+	}
 }
 
 func TestTransferIsRefused(t *testing.T) {

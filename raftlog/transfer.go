@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -19,6 +20,9 @@ type Transfer struct {
 
 // transferLimit is how long a hand-over is tried (cluster 5.4).
 const transferLimit = 3 * time.Second
+
+// answersCount is how long the answer of a voter shows that it can take over (cluster 5.4).
+const answersCount = time.Second
 
 // Errors of TransferTo, beside ErrNotLeader.
 var (
@@ -55,7 +59,7 @@ func (n *Node) TransferTo(ctx context.Context, to uint64) (Transfer, error) {
 		n.handingOver.Store(false)
 		n.transferring.Unlock()
 	}()
-	target, err := n.target(to)
+	target, err := n.awaitTarget(ctx, to)
 	if err != nil {
 		return Transfer{}, err
 	}
@@ -101,7 +105,32 @@ func (n *Node) ledBy(ctx context.Context, id uint64) bool {
 	}
 }
 
-// target chooses who is to lead next.
+// awaitTarget chooses who is to lead next. A node that has just begun to lead has heard of nobody yet, so it waits for as long as
+// an answer counts.
+func (n *Node) awaitTarget(ctx context.Context, to uint64) (raft.Server, error) {
+	ctx, cancel := context.WithTimeout(ctx, answersCount)
+	defer cancel()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		target, err := n.target(to)
+		if !errors.Is(err, ErrNoTarget) || n.isSoleVoter() || n.raft.State() != raft.Leader {
+			return target, err
+		}
+		select {
+		case <-ctx.Done():
+			return target, err
+		case <-ticker.C:
+		}
+	}
+}
+
+// isSoleVoter tells whether nobody else could ever lead.
+func (n *Node) isSoleVoter() bool {
+	return !slices.ContainsFunc(n.servers(), func(s raft.Server) bool { return s.Suffrage == raft.Voter && s.ID != n.self })
+}
+
+// target chooses who is to lead next among those that have answered.
 func (n *Node) target(to uint64) (raft.Server, error) {
 	var best raft.Server
 	var bestIndex uint64
@@ -112,7 +141,7 @@ func (n *Node) target(to uint64) (raft.Server, error) {
 			continue
 		}
 		known = true
-		index, live := n.members.reach(id, time.Second)
+		index, live := n.members.reach(id, answersCount)
 		if live && (!found || index > bestIndex) {
 			best, bestIndex, found = server, index, true
 		}
