@@ -226,6 +226,7 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 	if err := t.awaitNode(id); err != nil {
 		return err
 	}
+	request.Entries = oneCall(request.Entries)
 	err := t.NetworkTransport.AppendEntries(id, target, request, response)
 	switch {
 	case err != nil:
@@ -284,8 +285,25 @@ type impatientPipeline struct {
 
 var errFarBehind = errors.New("the node is far behind: its entries go one call after the other")
 
+// callBytes is how many bytes of entries one call carries, its first entry aside.
+const callBytes = 8 << 20
+
+// oneCall cuts what the library wants to send at once to what can be sent and fsynced within ioTimeout. It counts entries only, and 64
+// may have 48 MiB each: such a call ends at its time limit, is made again, and a node that was away never gets level. The library
+// goes on behind the last entry that the request holds when the call returns.
+func oneCall(entries []*raft.Log) []*raft.Log {
+	bytes := 0
+	for i, entry := range entries {
+		if bytes += len(entry.Data); bytes > callBytes && i > 0 {
+			return entries[:i]
+		}
+	}
+	return entries
+}
+
 // AppendEntries implements raft.AppendPipeline.
 func (p impatientPipeline) AppendEntries(request *raft.AppendEntriesRequest, response *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	request.Entries = oneCall(request.Entries)
 	if p.transport.behind(request.PrevLogEntry + uint64(len(request.Entries))) {
 		return nil, errFarBehind
 	}
