@@ -255,8 +255,8 @@ func TestEmptyConflatingPopOfAPinnedOrDiscoveryRoute(t *testing.T) {
 	needEmpty(t, suite.client.Pop(queue, "")) // it exists and is empty
 	pops := map[string]func(query string) harness.PopReply{
 		"missing partition": func(query string) harness.PopReply { return suite.client.PopPartition(queue, "none", query) },
-		"missing partition, long poll": func(query string) harness.PopReply {
-			return suite.client.PopPartition(queue, "none", "wait=true&timeout=100&"+query)
+		"missing partition, long poll": func(query string) harness.PopReply { // long enough for the registration to be on the disk
+			return suite.client.PopPartition(queue, "none", "wait=true&timeout=2000&"+query)
 		},
 		"discovery": func(query string) harness.PopReply { return suite.client.Discover("namespace=" + queue + "&" + query) },
 	}
