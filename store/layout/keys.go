@@ -5,6 +5,7 @@ package layout
 
 import (
 	"encoding/binary"
+	"strings"
 
 	"github.com/google/uuid"
 )
@@ -70,6 +71,19 @@ const (
 	FamilyTraceNameSeen Family = 'v'
 	// FamilyTraceNameCount: tenant -> how many trace names it has.
 	FamilyTraceNameCount Family = 'V'
+	// FamilyKV: tenant, namespace, zero byte, key -> row of the KV store. Neither name holds a zero byte, so the rows of a
+	// namespace are in the order of the bytes of their keys.
+	FamilyKV Family = 'k'
+	// FamilyKVExpiry: instant of expiry, then what follows the family in the key of the row -> bytes that the row is
+	// charged with.
+	FamilyKVExpiry Family = 'K'
+	// FamilyKVNamespace: tenant, namespace -> how many rows it has.
+	FamilyKVNamespace Family = 's'
+	// FamilyKVUsage: tenant -> rows and bytes that it has in the KV store.
+	FamilyKVUsage Family = 'U'
+	// FamilyKVChunk: bucket id, then what follows the family in the key of the row -> nothing: the rows whose value lies in
+	// that bucket.
+	FamilyKVChunk Family = 'B'
 	// FamilyMember: node id -> row of the members table.
 	FamilyMember Family = 'M'
 	// FamilyBucket: bucket id -> bytes and live chunks of the bucket. Written by the store alone.
@@ -250,6 +264,66 @@ func TraceNamesSeen(tenant uuid.UUID) []byte {
 func TraceNameCount(tenant uuid.UUID) []byte {
 	return append([]byte{FamilyTraceNameCount}, tenant[:]...)
 }
+
+// KV is the key of a row of the KV store.
+func KV(tenant uuid.UUID, namespace, key string) []byte {
+	return append(KVRowsOf(tenant, namespace), key...)
+}
+
+// KVRowsOf is the prefix of the rows of a namespace, in the order of the bytes of their keys.
+func KVRowsOf(tenant uuid.UUID, namespace string) []byte {
+	prefix := make([]byte, 0, 1+len(tenant)+len(namespace)+1)
+	prefix = append(append(prefix, FamilyKV), tenant[:]...)
+	return append(append(prefix, namespace...), 0)
+}
+
+// KVPlace reads the key of a row of the KV store. ok is false when it is no such key.
+func KVPlace(row []byte) (tenant uuid.UUID, namespace, key string, ok bool) {
+	if len(row) < 1+len(tenant) || row[0] != FamilyKV {
+		return tenant, "", "", false
+	}
+	copy(tenant[:], row[1:])
+	namespace, key, ok = strings.Cut(string(row[1+len(tenant):]), "\x00")
+	return tenant, namespace, key, ok
+}
+
+// KVExpiry is the key under which a row of the KV store, given by its key, is found by the instant of its expiry.
+func KVExpiry(instantMicros uint64, row []byte) []byte {
+	return append(ids(FamilyKVExpiry, instantMicros), row[1:]...)
+}
+
+// KVExpiryFrom is where the rows that expire at an instant or later begin.
+func KVExpiryFrom(instantMicros uint64) []byte { return ids(FamilyKVExpiry, instantMicros) }
+
+// KVChunk is the key under which a row of the KV store, given by its key, is found by the bucket of its value.
+func KVChunk(bucket uint32, row []byte) []byte {
+	return append(KVChunksIn(bucket), row[1:]...)
+}
+
+// KVChunksIn is the prefix of the rows of the KV store whose values lie in a bucket.
+func KVChunksIn(bucket uint32) []byte { return ids(FamilyKVChunk, uint64(bucket)) }
+
+// KVIndexed reads a key of KVExpiry or KVChunk: the instant or bucket, and the key of the row. ok is false when it is no
+// such key.
+func KVIndexed(key []byte) (number uint64, row []byte, ok bool) {
+	const head = 1 + 8
+	if len(key) < head {
+		return 0, nil, false
+	}
+	row = make([]byte, 0, 1+len(key)-head)
+	return binary.BigEndian.Uint64(key[1:]), append(append(row, FamilyKV), key[head:]...), true
+}
+
+// KVNamespace is the key of the number of rows of a namespace.
+func KVNamespace(tenant uuid.UUID, namespace string) []byte {
+	return append(KVNamespacesOf(tenant), namespace...)
+}
+
+// KVNamespacesOf is the prefix of the namespaces of a tenant, in the order of their bytes.
+func KVNamespacesOf(tenant uuid.UUID) []byte { return append([]byte{FamilyKVNamespace}, tenant[:]...) }
+
+// KVUsage is the key of what a tenant has in the KV store.
+func KVUsage(tenant uuid.UUID) []byte { return append([]byte{FamilyKVUsage}, tenant[:]...) }
 
 // Member is the key of a row of the members table.
 func Member(node uint64) []byte { return ids(FamilyMember, node) }

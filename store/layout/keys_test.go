@@ -74,11 +74,20 @@ func TestGoldenKeys(t *testing.T) {
 		{"TraceNameSeen", TraceNameSeen(id, 1, 2), "v" + lease + "fffffffffffffffe" + two},
 		{"TraceNamesSeen", TraceNamesSeen(id), "v" + lease},
 		{"TraceNameCount", TraceNameCount(id), "V" + lease},
+		{"KV", KV(id, "n", "k"), "k" + lease + "6e" + "00" + "6b"},
+		{"KVRowsOf", KVRowsOf(id, "n"), "k" + lease + "6e" + "00"},
+		{"KVExpiry", KVExpiry(1, KV(id, "n", "k")), "K" + one + lease + "6e" + "00" + "6b"},
+		{"KVExpiryFrom", KVExpiryFrom(1), "K" + one},
+		{"KVChunk", KVChunk(1, KV(id, "n", "k")), "B" + one + lease + "6e" + "00" + "6b"},
+		{"KVChunksIn", KVChunksIn(1), "B" + one},
+		{"KVNamespace", KVNamespace(id, "n"), "s" + lease + "6e"},
+		{"KVNamespacesOf", KVNamespacesOf(id), "s" + lease},
+		{"KVUsage", KVUsage(id), "U" + lease},
 		{"Member", Member(1), "M" + one},
 		{"Members", Members(), "M"},
 		{"Bucket", Bucket(1), "b" + one},
 	}
-	pinned := map[string]bool{"LastNumber": true}
+	pinned := map[string]bool{"LastNumber": true, "KVPlace": true, "KVIndexed": true}
 	families := map[byte]bool{}
 	for _, test := range tests {
 		want, err := hex.DecodeString(hex.EncodeToString([]byte(test.want[:1])) + test.want[1:])
@@ -163,5 +172,44 @@ func TestPrefixesHoldTheirRowsOnly(t *testing.T) {
 	}
 	if bytes.HasPrefix(Group(2, 1), GroupsOf(1)) || !bytes.HasPrefix(Cursor(1, 2, 3), CursorsOf(1, 2)) {
 		t.Error("groups or cursors of a queue")
+	}
+}
+
+func TestKVKeysAreReadBack(t *testing.T) {
+	id := uuid.MustParse("00112233-4455-6677-8899-aabbccddeeff")
+	row := KV(id, "orders", "a/b")
+	if tenant, namespace, key, ok := KVPlace(row); !ok || tenant != id || namespace != "orders" || key != "a/b" {
+		t.Errorf("read %s, %q, %q, %v", tenant, namespace, key, ok)
+	}
+	for _, key := range [][]byte{KVExpiry(7, row), KVChunk(7, row)} {
+		if number, found, ok := KVIndexed(key); !ok || number != 7 || !bytes.Equal(found, row) {
+			t.Errorf("%x: read %d, %x, %v", key, number, found, ok)
+		}
+	}
+	for _, bad := range [][]byte{nil, row[:16], row[:20], Queue(1)} {
+		if _, _, _, ok := KVPlace(bad); ok {
+			t.Errorf("%x is the key of a row", bad)
+		}
+	}
+	if _, _, ok := KVIndexed(KVExpiryFrom(1)[:8]); ok {
+		t.Error("a cut key is read")
+	}
+}
+
+// TestKVRowsSortByTheirKeys: a namespace that begins like another one is not in its range, and keys are in the order of
+// their bytes (state 2.8).
+func TestKVRowsSortByTheirKeys(t *testing.T) {
+	id := uuid.UUID{1}
+	if bytes.HasPrefix(KV(id, "ab", "k"), KVRowsOf(id, "a")) {
+		t.Error("rows of a longer namespace are in the range of a shorter one")
+	}
+	keys := []string{"\x01", "a", "a\x01", "a/", "a0", "b", "é", "\xff"}
+	for i := 1; i < len(keys); i++ {
+		if bytes.Compare(KV(id, "a", keys[i-1]), KV(id, "a", keys[i])) >= 0 {
+			t.Errorf("%q does not sort before %q", keys[i-1], keys[i])
+		}
+	}
+	if bytes.Compare(KVExpiry(1, KV(uuid.UUID{9}, "z", "z")), KVExpiry(2, KV(uuid.UUID{1}, "a", "a"))) >= 0 {
+		t.Error("expiries do not sort by their instant")
 	}
 }
