@@ -43,10 +43,6 @@ func (p *Plan) op(r Reader, i int) error {
 	case command.KVDelete:
 		p.changes = append(p.changes, change{at: at, old: row, remove: true})
 	case command.KVPut, command.KVPutIfAbsent:
-		if len(op.Value) == 0 {
-			p.refuse(codeBadRequest, "a write has no value")
-			break
-		}
 		p.changes = append(p.changes, change{
 			at: at, old: row, value: op.Value, expiresMicros: expiry(p.nowMicros, op.TTLSeconds), version: &result.Version,
 		})

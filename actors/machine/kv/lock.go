@@ -45,13 +45,20 @@ func judgeLock(r Reader, c *command.Lock, at Moment) (*lockPlan, error) {
 		plan:    Plan{tenant: c.Tenant, nowMicros: at.NowMicros},
 		results: make([]command.LockOpResult, len(c.Ops)),
 	}
+	seen := make(map[string]struct{}, len(c.Ops))
 	for i := range c.Ops {
-		op := &c.Ops[i]
-		if !(place{LockNamespace, PermitKey(op.Name, MaxSlots)}).valid() {
+		if !(place{LockNamespace, PermitKey(c.Ops[i].Name, MaxSlots)}).valid() {
 			p.plan.refuse(codeBadRequest, "an operation names no lock")
 			return p, nil
 		}
-		if err := p.op(r, op, &p.results[i]); err != nil {
+		seen[c.Ops[i].Name] = struct{}{}
+	}
+	if len(seen) < len(c.Ops) {
+		p.plan.refuse(codeDuplicate, "a lock is named twice")
+		return p, nil
+	}
+	for i := range c.Ops {
+		if err := p.op(r, &c.Ops[i], &p.results[i]); err != nil {
 			return nil, fmt.Errorf("judge lock operation %d: %w", i, err)
 		}
 	}

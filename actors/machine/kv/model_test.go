@@ -116,9 +116,16 @@ func (m *model) usage(tenant uuid.UUID, now uint64) (u Usage) {
 
 // call executes a call and returns its result; the text of a refusal is left out.
 func (m *model) call(c *command.KV, now uint64, quota Quota) command.Result {
+	written := map[place]int{}
+	for i := range c.Ops {
+		if op := &c.Ops[i]; op.Kind.Writes() {
+			if written[place{op.Namespace, op.Key}]++; written[place{op.Namespace, op.Key}] > 1 {
+				return &command.Refusal{Code: codeDuplicate}
+			}
+		}
+	}
 	after := &model{rows: maps.Clone(m.rows), last: m.last}
 	results := make([]command.KVOpResult, len(c.Ops))
-	written := map[modelKey]bool{}
 	for i := range c.Ops {
 		op, result := &c.Ops[i], &results[i]
 		if op.Kind.Reads() {
@@ -147,10 +154,6 @@ func (m *model) call(c *command.KV, now uint64, quota Quota) command.Result {
 		if op.Kind == command.KVCheck {
 			continue
 		}
-		if written[at] {
-			return &command.Refusal{Code: codeDuplicate}
-		}
-		written[at] = true
 		after.last++
 		delete(after.rows, at)
 		if left != nil {

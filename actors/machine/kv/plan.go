@@ -44,13 +44,14 @@ func Judge(r Reader, c *command.KV, at Moment) (*Plan, error) {
 	p := &Plan{
 		tenant: c.Tenant, nowMicros: at.NowMicros, limits: c.Limits, ops: c.Ops, results: make([]command.KVOpResult, len(c.Ops)),
 	}
+	if p.validate(); p.refusal != nil {
+		return p, nil
+	}
 	for i := range c.Ops {
 		if c.Ops[i].Kind.Reads() {
 			continue
 		}
-		if !(place{c.Ops[i].Namespace, c.Ops[i].Key}).valid() {
-			p.refuse(codeBadRequest, "an operation names no row")
-		} else if err := p.op(r, i); err != nil {
+		if err := p.op(r, i); err != nil {
 			return nil, err
 		}
 		if p.refusal != nil {
@@ -72,20 +73,39 @@ func (p *Plan) Lost() *command.KVLost { return p.lost }
 
 func (p *Plan) refuse(code, text string) { p.refusal = &command.Refusal{Code: code, Text: text} }
 
-// weigh refuses a plan that changes a row twice, or for which there are neither versions nor room left.
+// validate refuses what no node proposes, because a command decides about the state of every node: operations on what is no
+// row, writes without a value, and a row that is written twice.
+func (p *Plan) validate() {
+	seen := make(map[place]struct{}, len(p.ops))
+	for i := range p.ops {
+		op := &p.ops[i]
+		if op.Kind.Reads() {
+			continue
+		}
+		at := place{op.Namespace, op.Key}
+		if !at.valid() {
+			p.refuse(codeBadRequest, "an operation names no row")
+			return
+		}
+		if !op.Kind.Writes() {
+			continue
+		}
+		if _, again := seen[at]; again {
+			p.refuse(codeDuplicate, "a row is written twice")
+			return
+		}
+		seen[at] = struct{}{}
+		if (op.Kind == command.KVPut || op.Kind == command.KVPutIfAbsent) && len(op.Value) == 0 {
+			p.refuse(codeBadRequest, "a write has no value")
+			return
+		}
+	}
+}
+
+// weigh refuses a plan for which there are neither versions nor room left.
 func (p *Plan) weigh(r Reader, quota Quota) (err error) {
 	if len(p.changes) == 0 {
 		return nil
-	}
-	if len(p.changes) > 1 {
-		seen := make(map[place]struct{}, len(p.changes))
-		for i := range p.changes {
-			seen[p.changes[i].at] = struct{}{}
-		}
-		if len(seen) < len(p.changes) {
-			p.refuse(codeDuplicate, "a row is written twice")
-			return nil
-		}
 	}
 	if p.counters, err = readCounters(r); err != nil {
 		return err
