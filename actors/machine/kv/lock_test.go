@@ -164,6 +164,39 @@ func TestRenewGivesANewToken(t *testing.T) {
 	}
 }
 
+// TestAPermitWithoutOwnerIsRenewedByItsTokenAlone: no owner is not the same owner.
+func TestAPermitWithoutOwnerIsRenewedByItsTokenAlone(t *testing.T) {
+	r := newRig(t)
+	first := r.lock(acquire("", 1)).Token
+	got := r.lock(renew(first, ""))
+	if !got.Done {
+		t.Fatalf("renewed %+v", got)
+	}
+	if lost := r.lock(renew(first, "")); lost.Done || !slices.Equal(held(lost.Holders), []string{"0"}) {
+		t.Errorf("a stale token without an owner: %+v", lost)
+	}
+	if again := r.lock(acquire("", 1)); again.Done {
+		t.Errorf("nobody acquires what nobody holds: %+v", again)
+	}
+}
+
+// TestManySlotsAreCutAtTheLimit: a walk over the rows of a name sees what single reads see.
+func TestManySlotsAreCutAtTheLimit(t *testing.T) {
+	r := newRig(t)
+	for slot := range 13 {
+		r.lock(acquire(fmt.Sprint("o", slot), 13))
+	}
+	if got := r.lock(acquire("o12", 12)); got.Done || len(got.Holders) != 12 || got.Holders[11].Slot != 11 {
+		t.Errorf("a permit at the limit: %+v", got)
+	}
+	if got := r.lock(acquire("o12", 13)); !got.Already || got.Slot != 12 {
+		t.Errorf("a permit below the limit: %+v", got)
+	}
+	if got := r.lock(acquire("new", MaxSlots)); !got.Done || got.Slot != 13 {
+		t.Errorf("the next free slot: %+v", got)
+	}
+}
+
 // TestAPermitIsARow: visible, deletable, and guarded by its version (state 4.1, 4.3).
 func TestAPermitIsARow(t *testing.T) {
 	r := newRig(t)
