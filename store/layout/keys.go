@@ -84,6 +84,12 @@ const (
 	// FamilyKVChunk: bucket id, then what follows the family in the key of the row -> nothing: the rows whose value lies in
 	// that bucket.
 	FamilyKVChunk Family = 'B'
+	// FamilyTimer: tenant, length of the queue name, queue name, timer key -> timer row.
+	FamilyTimer Family = 'T'
+	// FamilyTimerDue: instant from which a timer may fire, its deliverAt, number of its row -> its FamilyTimer key.
+	FamilyTimerDue Family = 'f'
+	// FamilyTimerCount: tenant -> its pending timers and the bytes of their payloads.
+	FamilyTimerCount Family = 'F'
 	// FamilyMember: node id -> row of the members table.
 	FamilyMember Family = 'M'
 	// FamilyBucket: bucket id -> bytes and live chunks of the bucket. Written by the store alone.
@@ -324,6 +330,54 @@ func KVNamespacesOf(tenant uuid.UUID) []byte { return append([]byte{FamilyKVName
 
 // KVUsage is the key of what a tenant has in the KV store.
 func KVUsage(tenant uuid.UUID) []byte { return append([]byte{FamilyKVUsage}, tenant[:]...) }
+
+// Timer is the key of a pending timer (state 3.1). A queue name has at most 475 bytes here, which the limit on the two names
+// leaves.
+func Timer(tenant uuid.UUID, queue, timerKey string) []byte {
+	return append(TimersOf(tenant, queue), timerKey...)
+}
+
+// TimersOf is the prefix of the pending timers of a queue, in the byte order of their keys. The length in front keeps the
+// names of two queues apart of which one begins with the other.
+func TimersOf(tenant uuid.UUID, queue string) []byte {
+	key := append([]byte{FamilyTimer}, tenant[:]...)
+	key = binary.BigEndian.AppendUint16(key, uint16(len(queue)))
+	return append(key, queue...)
+}
+
+// SplitTimer reads a Timer key; ok is false when it is none.
+func SplitTimer(key []byte) (tenant uuid.UUID, queue, timerKey string, ok bool) {
+	const head = 1 + len(tenant) + 2
+	if len(key) < head || key[0] != FamilyTimer {
+		return tenant, "", "", false
+	}
+	copy(tenant[:], key[1:])
+	names := key[head:]
+	length := int(binary.BigEndian.Uint16(key[head-2:]))
+	if length > len(names) {
+		return tenant, "", "", false
+	}
+	return tenant, string(names[:length]), string(names[length:]), true
+}
+
+// TimerDue is the place of a pending timer in the order of firing. deliverAt may lie before 1970.
+func TimerDue(dueMicros uint64, deliverMicros int64, number uint64) []byte {
+	return ids(FamilyTimerDue, dueMicros, uint64(deliverMicros)^1<<63, number)
+}
+
+// TimersDue is the prefix of that order.
+func TimersDue() []byte { return []byte{FamilyTimerDue} }
+
+// SplitTimerDue reads a TimerDue key; ok is false when it is none.
+func SplitTimerDue(key []byte) (dueMicros uint64, deliverMicros int64, number uint64, ok bool) {
+	if len(key) != 1+3*8 || key[0] != FamilyTimerDue {
+		return 0, 0, 0, false
+	}
+	return binary.BigEndian.Uint64(key[1:]), int64(binary.BigEndian.Uint64(key[9:]) ^ 1<<63), LastNumber(key), true
+}
+
+// TimerCount is the key of what a tenant has pending.
+func TimerCount(tenant uuid.UUID) []byte { return append([]byte{FamilyTimerCount}, tenant[:]...) }
 
 // Member is the key of a row of the members table.
 func Member(node uint64) []byte { return ids(FamilyMember, node) }

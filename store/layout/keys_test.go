@@ -83,11 +83,17 @@ func TestGoldenKeys(t *testing.T) {
 		{"KVNamespace", KVNamespace(id, "n"), "s" + lease + "6e"},
 		{"KVNamespacesOf", KVNamespacesOf(id), "s" + lease},
 		{"KVUsage", KVUsage(id), "U" + lease},
+		{"Timer", Timer(id, "pq", "r"), "T" + lease + "0002" + "7071" + "72"},
+		{"TimersOf", TimersOf(id, "pq"), "T" + lease + "0002" + "7071"},
+		{"TimerDue", TimerDue(1, 2, 3), "f" + one + "8000000000000002" + three},
+		{"TimerDue", TimerDue(1, -2, 3), "f" + one + "7ffffffffffffffe" + three},
+		{"TimersDue", TimersDue(), "f"},
+		{"TimerCount", TimerCount(id), "F" + lease},
 		{"Member", Member(1), "M" + one},
 		{"Members", Members(), "M"},
 		{"Bucket", Bucket(1), "b" + one},
 	}
-	pinned := map[string]bool{"LastNumber": true, "KVPlace": true, "KVIndexed": true}
+	pinned := map[string]bool{"LastNumber": true, "KVPlace": true, "KVIndexed": true, "SplitTimer": true, "SplitTimerDue": true}
 	families := map[byte]bool{}
 	for _, test := range tests {
 		want, err := hex.DecodeString(hex.EncodeToString([]byte(test.want[:1])) + test.want[1:])
@@ -211,5 +217,55 @@ func TestKVRowsSortByTheirKeys(t *testing.T) {
 	}
 	if bytes.Compare(KVExpiry(1, KV(uuid.UUID{9}, "z", "z")), KVExpiry(2, KV(uuid.UUID{1}, "a", "a"))) >= 0 {
 		t.Error("expiries do not sort by their instant")
+	}
+}
+
+// TestTimersOfAQueueStandTogether: a queue whose name begins like that of another, or that ends where a timer key begins, has a
+// range of its own, and within one the order is that of the bytes of the keys.
+func TestTimersOfAQueueStandTogether(t *testing.T) {
+	tenant := uuid.MustParse("00112233-4455-6677-8899-aabbccddeeff")
+	if bytes.HasPrefix(Timer(tenant, "ab", "c"), TimersOf(tenant, "a")) || bytes.Equal(Timer(tenant, "ab", "c"), Timer(tenant, "a", "bc")) {
+		t.Error("timers of two queues run together")
+	}
+	keys := []string{"a", "a\x00", "a/1", "ab", "b", "\xc3\xa9", "\xff"}
+	for i := 1; i < len(keys); i++ {
+		if bytes.Compare(Timer(tenant, "q", keys[i-1]), Timer(tenant, "q", keys[i])) >= 0 {
+			t.Errorf("%q does not sort before %q", keys[i-1], keys[i])
+		}
+	}
+}
+
+func TestTimerKeysSplitIntoTheirParts(t *testing.T) {
+	tenant := uuid.MustParse("00112233-4455-6677-8899-aabbccddeeff")
+	key := Timer(tenant, "orders", "order/9f1")
+	if got, queue, timerKey, ok := SplitTimer(key); !ok || got != tenant || queue != "orders" || timerKey != "order/9f1" {
+		t.Errorf("split into %v, %q, %q, %v", got, queue, timerKey, ok)
+	}
+	for n := range len(TimersOf(tenant, "orders")) {
+		if _, _, _, ok := SplitTimer(key[:n]); ok {
+			t.Errorf("%d bytes are taken for a timer key", n)
+		}
+	}
+	for _, deliver := range []int64{-1 << 63, -5, 0, 5, 1<<63 - 1} {
+		if due, got, number, ok := SplitTimerDue(TimerDue(7, deliver, 9)); !ok || due != 7 || got != deliver || number != 9 {
+			t.Errorf("split into %d, %d, %d, %v", due, got, number, ok)
+		}
+	}
+	if _, _, _, ok := SplitTimerDue(TimerDue(7, 8, 9)[:24]); ok {
+		t.Error("a part of a key is taken for a place")
+	}
+	if _, _, _, ok := SplitTimerDue(key); ok {
+		t.Error("a timer key is taken for a place")
+	}
+}
+
+// TestPlacesSortByTheirInstants: what may fire first stands first, and of what may fire at the same instant the oldest deliverAt.
+func TestPlacesSortByTheirInstants(t *testing.T) {
+	places := [][]byte{TimerDue(1, 9, 9), TimerDue(2, -9, 9), TimerDue(2, -1, 9), TimerDue(2, 0, 9), TimerDue(2, 5, 1), TimerDue(2, 5, 2),
+		TimerDue(256, -9, 0)}
+	for i := 1; i < len(places); i++ {
+		if bytes.Compare(places[i-1], places[i]) >= 0 {
+			t.Errorf("place %d does not sort before place %d", i-1, i)
+		}
 	}
 }
