@@ -1,0 +1,159 @@
+package timer
+
+import (
+	"github.com/google/uuid"
+
+	"queen/raftlog/command"
+	"queen/store"
+)
+
+// Reader is what the machine reads rows through. It shows what the machine has written.
+type Reader interface {
+	Get(key []byte) ([]byte, error)
+	Scan(prefix, from []byte, visit func(key, value []byte) bool) error
+	Chunk(ref store.ChunkRef, visit func(chunk []byte) error) error
+}
+
+// Writer takes the machine's effects.
+type Writer interface {
+	Put(key, value []byte)
+	Delete(key []byte)
+	ReserveChunk() uint32
+	SetChunk(ordinal uint32, data []byte) store.ChunkRef
+	ReleaseChunk(ref store.ChunkRef)
+}
+
+const (
+	// Keys and RowBytes are what an operation of a call, or a planned timer, writes to the main database at most: the row, its
+	// place, the place that it leaves, the count of its tenant. What is appended and filed comes on top, and the counters once a
+	// command.
+	Keys     = 4
+	RowBytes = 2_048
+)
+
+// OpBytes is what an operation of a call writes to the main database at most.
+func OpBytes(op *command.TimerOp) int {
+	n := RowBytes + len(op.Partition) + len(op.Txid) + len(op.ProducerSub)
+	if len(op.Payload) <= inlineBytes {
+		n += len(op.Payload)
+	}
+	return n
+}
+
+// bytes is what writing the row again takes at most.
+func (row *Row) bytes() int {
+	return RowBytes + len(row.Partition) + len(row.Txid) + len(row.ProducerSub) + maxReasonBytes + len(row.Inline)
+}
+
+// centuryMicros is 100 years; a longer delay counts as that much, either way (state 1.5).
+const centuryMicros = 3_155_760_000 * 1_000_000
+
+// Machine belongs to the timers actor. What it remembers is in the rows as well.
+type Machine struct {
+	counters counters
+	front    front
+}
+
+// Load reads the machine from the store.
+func Load(r Reader) (*Machine, error) {
+	c, err := readCounters(r)
+	if err != nil {
+		return nil, err
+	}
+	return &Machine{counters: c, front: newFront(c.first)}, nil
+}
+
+// Append is what a command pushes for one partition: the messages of timers in the order in which they fire. No txid stands
+// in it twice, so that the window of the queue alone decides what is a duplicate (messaging 4.6).
+type Append struct {
+	Tenant uuid.UUID
+	Group  command.PushGroup
+	// Items are the positions, in the command, of the timers that the messages are from.
+	Items []int
+}
+
+// appends gathers what a command pushes.
+type appends struct {
+	list []Append
+	// open is the last Append of a partition.
+	open map[destination]*openAppend
+}
+
+type destination struct {
+	tenant           uuid.UUID
+	queue, partition string
+}
+
+type openAppend struct {
+	at    int
+	txids map[string]struct{}
+}
+
+func (a *appends) add(item int, row *Row, payload []byte, encrypted bool) {
+	to := destination{row.Tenant, row.Queue, row.Partition}
+	open := a.open[to]
+	if open != nil {
+		if _, repeated := open.txids[row.Txid]; repeated {
+			open = nil
+		}
+	}
+	if open == nil {
+		open = &openAppend{at: len(a.list), txids: map[string]struct{}{}}
+		if a.open == nil {
+			a.open = map[destination]*openAppend{}
+		}
+		a.open[to] = open
+		a.list = append(a.list, Append{Tenant: row.Tenant, Group: command.PushGroup{Queue: row.Queue, Partition: row.Partition}})
+	}
+	open.txids[row.Txid] = struct{}{}
+	into := &a.list[open.at]
+	into.Group.Count++
+	into.Group.Chunk = command.AppendMessage(into.Group.Chunk, row.message(payload, encrypted))
+	into.Items = append(into.Items, item)
+}
+
+// message is the message of a timer.
+func (row *Row) message(payload []byte, encrypted bool) *command.Message {
+	return &command.Message{
+		ID: row.MessageID, Txid: []byte(row.Txid), ProducerSub: []byte(row.ProducerSub), Payload: payload, Encrypted: encrypted,
+	}
+}
+
+// write stores a row that is new or has a new number; its payload is in place.
+func (m *Machine) write(w Writer, row *Row) {
+	w.Put(row.key(), appendRow(nil, row))
+	w.Put(row.place().key(), row.key())
+	m.front.add(row.place())
+}
+
+// unplace takes a row out of the order of firing.
+func (m *Machine) unplace(w Writer, row *Row) {
+	w.Delete(row.place().key())
+	m.front.remove(row.place())
+}
+
+// nextNumber is the number of the next write of a row.
+func (m *Machine) nextNumber() uint64 {
+	m.counters.lastNumber++
+	return m.counters.lastNumber
+}
+
+// remove deletes a timer.
+func (m *Machine) remove(w Writer, t *tally, row *Row) {
+	w.Delete(row.key())
+	m.unplace(w, row)
+	if row.Chunk != nil {
+		w.ReleaseChunk(*row.Chunk)
+	}
+	t.count(row, -1)
+}
+
+// keep puts the payload into the row, or into a chunk of its own. payload is kept until the batch is committed.
+func (row *Row) keep(w Writer, payload []byte) {
+	if len(payload) <= inlineBytes {
+		row.Inline = payload
+		return
+	}
+	ref := w.SetChunk(w.ReserveChunk(), payload)
+	row.Chunk = &ref
+}
