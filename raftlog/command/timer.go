@@ -157,6 +157,8 @@ const (
 	TimerInClear TimerFate = 7
 	// TimerNoRoom: the entry has no room for what becomes of it; it is planned again.
 	TimerNoRoom TimerFate = 8
+	// TimerPaused: the operator has stopped firing (state 11.1).
+	TimerPaused TimerFate = 9
 )
 
 // TimerFireOutcome is what became of one planned timer.

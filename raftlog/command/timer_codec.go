@@ -198,7 +198,7 @@ func (d *decoder) timerFireResult() *TimerFireResult {
 	for i := range r.Timers {
 		timer := &r.Timers[i]
 		timer.Fate = TimerFate(d.byte("timer fate"))
-		if timer.Fate < TimerFired || timer.Fate > TimerNoRoom {
+		if timer.Fate < TimerFired || timer.Fate > TimerPaused {
 			d.fail("timer fate")
 		}
 		if timer.Fate == TimerFired {

@@ -47,7 +47,7 @@ func timerForms() []timerForm {
 	}}
 	fired := &TimerFireResult{Timers: []TimerFireOutcome{
 		{Fate: TimerFired, LagMicros: 50_000}, {Fate: TimerPutOff}, {Fate: TimerDead}, {Fate: TimerGone}, {Fate: TimerChanged},
-		{Fate: TimerEarly}, {Fate: TimerInClear}, {Fate: TimerNoRoom},
+		{Fate: TimerEarly}, {Fate: TimerInClear}, {Fate: TimerNoRoom}, {Fate: TimerPaused},
 	}}
 	return []timerForm{
 		{"timers", timers, func(dst []byte, v any) []byte { return v.(Timers).appendTo(dst) }, func(d *decoder) any { return d.timers() }},
@@ -120,7 +120,7 @@ func fitTimers(value any) {
 	case *TimerFireResult:
 		for i := range value.Timers {
 			timer := &value.Timers[i]
-			if timer.Fate = 1 + timer.Fate%TimerNoRoom; timer.Fate != TimerFired {
+			if timer.Fate = 1 + timer.Fate%TimerPaused; timer.Fate != TimerFired {
 				timer.LagMicros = 0
 			}
 		}
@@ -174,7 +174,7 @@ func TestTimersOutsideTheirRangeAreRefused(t *testing.T) {
 		"failure":                     {forms[1], TimerFire{Timers: []PlannedTimer{{Failure: TimerPermanent + 1}}}},
 		"status":                      {forms[2], &TimersResult{Ops: []TimerOpResult{{Status: TimerAbsent + 1}}}},
 		"no status":                   {forms[2], &TimersResult{Ops: []TimerOpResult{{}}}},
-		"fate":                        {forms[3], &TimerFireResult{Timers: []TimerFireOutcome{{Fate: TimerNoRoom + 1}}}},
+		"fate":                        {forms[3], &TimerFireResult{Timers: []TimerFireOutcome{{Fate: TimerPaused + 1}}}},
 		"no fate":                     {forms[3], &TimerFireResult{Timers: []TimerFireOutcome{{}}}},
 	}
 	for name, c := range cases {

@@ -19,7 +19,8 @@ type Limits struct {
 	PayloadBytes int
 }
 
-// Due is a timer that may fire, with its payload as stored.
+// Due is a timer that may fire, with its payload as stored: JSON, an envelope, or compressed. Valid as long as what the reader
+// gives.
 type Due struct {
 	*Row
 	Stored []byte

@@ -17,6 +17,8 @@ type FireInput struct {
 	StampMicros uint64
 	Backoff     command.TimerBackoff
 	Timers      []command.PlannedTimer
+	// Firing tells whether timers fire at all (state 11.1). While they do not, nothing happens to them.
+	Firing bool
 	// Encrypts tells of each timer whether its queue encrypts at this point of the log; nil when none does.
 	Encrypts []bool
 	// Fits tells whether the entry has room for so much, which no estimate has foreseen: for rows of timers that are put off,
@@ -37,6 +39,10 @@ const Group = "__timer__"
 // letterOffset is above every offset that a log reaches, so that no message is taken for one that is dead.
 const letterOffset = 1 << 62
 
+// maxLetterBytes is how much of a compressed payload a dead letter keeps. The text of the largest payload that an entry carries
+// would not fit the chunks of one, and a timer that can neither fire nor be filed would stand in front of all others for ever.
+const maxLetterBytes = 36 << 20
+
 // Letter is a dead letter to file in the queue and the partition of a timer, which are made where they are missing.
 type Letter struct {
 	Tenant    uuid.UUID
@@ -50,7 +56,7 @@ type Letter struct {
 	// CreatedMicros is when the timer was scheduled.
 	CreatedMicros uint64
 	// Message is the message in its stored form. The payload of a compressed timer is its bytes in base64, as a JSON string:
-	// what readers are shown has to be JSON.
+	// what readers are shown has to be JSON. What lies beyond maxLetterBytes is cut off.
 	Message []byte
 }
 
@@ -60,6 +66,10 @@ func (m *Machine) Fire(r Reader, w Writer, in *FireInput) (FireOutput, error) {
 	f := &fire{Machine: m, r: r, w: w, in: in}
 	f.out.Result = &command.TimerFireResult{Timers: make([]command.TimerFireOutcome, len(in.Timers))}
 	for i := range in.Timers {
+		if !in.Firing {
+			f.out.Result.Timers[i].Fate = command.TimerPaused
+			continue
+		}
 		planned := &in.Timers[i]
 		row, err := find(r, planned.Tenant, planned.Queue, planned.Key)
 		if err != nil {
@@ -163,7 +173,7 @@ func (f *fire) giveUp(row *Row) (command.TimerFate, error) {
 		return 0, err
 	}
 	if row.Zstd {
-		payload = asText(payload)
+		payload = asText(payload[:min(len(payload), maxLetterBytes)])
 	}
 	message := command.AppendMessage(nil, row.message(payload, row.Encrypted))
 	if !f.in.Fits(Keys+deadletter.Rows, RowBytes+deadletter.RowBytes(len(row.LastError), len(row.Txid)), len(message)) {

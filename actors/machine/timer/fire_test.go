@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"queen/raftlog/command"
+	"queen/store"
 )
 
 func wantFates(t *testing.T, out FireOutput, want ...command.TimerFate) {
@@ -166,6 +167,13 @@ func TestPausesDoubleUntilTheTimerIsDead(t *testing.T) {
 	}
 }
 
+// The text of a letter has to fit the chunks of an entry, beside what an entry writes anyway.
+func TestALetterFitsAnEntry(t *testing.T) {
+	if text := base64.StdEncoding.EncodedLen(maxLetterBytes); text > store.MaxBlockBytes-4<<20 {
+		t.Errorf("the text of a dead letter has %d bytes of %d", text, store.MaxBlockBytes)
+	}
+}
+
 func TestPausesHaveABound(t *testing.T) {
 	for attempts, want := range map[uint32]uint32{1: 1000, 2: 2000, 6: 32_000, 7: 60_000, 1000: 60_000, 1 << 31: 60_000} {
 		if got := pauseAfter(attempts, testBackoff); got != want {
@@ -222,6 +230,27 @@ func TestInClearForAQueueThatEncryptsFiresNothing(t *testing.T) {
 	again := r.plan()
 	if len(again) != 1 || again[0].Number != planned[0].Number {
 		t.Errorf("planned again %+v", again)
+	}
+}
+
+func TestWhileFiringIsPausedNothingHappens(t *testing.T) {
+	m := newMemory()
+	r := newRig(t, m)
+	r.call(r.schedule("a", second), r.schedule("b", 2*second))
+	r.now += 2 * second
+	planned := r.plan()
+	failing(planned[1:], command.TimerPermanent, "no")
+	r.paused = true
+	m.next()
+	out := r.fire(planned)
+	wantFates(t, out, command.TimerPaused, command.TimerPaused)
+	if keys, _ := m.writes(); keys != 0 || len(out.Appends) != 0 {
+		t.Errorf("%d keys are written, appended %+v", keys, out.Appends)
+	}
+	// The backlog drains oldest first.
+	r.paused = false
+	if got := txids(t, r.fire(r.plan()).Appends); !slices.Equal(got, []string{"t-a", "t-b"}) {
+		t.Errorf("fired %q", got)
 	}
 }
 

@@ -118,6 +118,8 @@ func (m *model) fire(t failer, now uint64, plan modelPlan, in *FireInput) (fates
 		were := plan.were[i]
 		fate := command.TimerFired
 		switch {
+		case !in.Firing:
+			fate = command.TimerPaused
 		case !pending:
 			fate = command.TimerGone
 		case timer.op.MessageID != were.op.MessageID || timer.updated != were.updated:
@@ -304,6 +306,8 @@ func (tr *trial) doFire(t *rapid.T) {
 	for i := range in.Encrypts {
 		in.Encrypts[i] = rapid.IntRange(0, 4).Draw(t, "encrypts") == 0
 	}
+	tr.paused = rapid.IntRange(0, 5).Draw(t, "paused") == 0
+	in.Firing = !tr.paused
 	out := tr.fireWith(in)
 	want := tr.m.fire(t, tr.now, plan, &in)
 	if got := fates(out); !slices.Equal(got, want) {
@@ -342,6 +346,9 @@ func (m *model) copied() *model {
 }
 
 func (tr *trial) run(t *rapid.T) {
+	// A small number of remembered places, so that the machine has to look for the next ones.
+	tr.front = rapid.SampledFrom([]int{0, 1, 2, 3}).Draw(t, "front")
+	tr.load()
 	actions := map[string]func(*rapid.T){
 		"call":  tr.doCall,
 		"call2": tr.doCall,
@@ -374,6 +381,7 @@ func (tr *trial) run(t *rapid.T) {
 
 // drain fires everything that is left: nothing is forgotten.
 func (tr *trial) drain(t *rapid.T) {
+	tr.paused = false
 	for round := 0; len(tr.m.timers) > 0; round++ {
 		if round > 100 {
 			t.Fatalf("%d timers never fire", len(tr.m.timers))
@@ -388,7 +396,7 @@ func (tr *trial) drain(t *rapid.T) {
 		for _, p := range planned {
 			plan.were = append(plan.were, tr.m.timers[timerName{p.Tenant, p.Queue, p.Key}])
 		}
-		in := FireInput{Timers: planned, Encrypts: make([]bool, len(planned))}
+		in := FireInput{Timers: planned, Firing: true, Encrypts: make([]bool, len(planned))}
 		out := tr.fireWith(in)
 		if got, want := fates(out), tr.m.fire(t, tr.now, plan, &in); !slices.Equal(got, want) || slices.ContainsFunc(got, func(f command.TimerFate) bool { return f != command.TimerFired }) {
 			t.Fatalf("fates %v, want %v", got, want)

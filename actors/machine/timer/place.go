@@ -43,14 +43,16 @@ type front struct {
 	places   []place
 	reached  place
 	complete bool
+	// most is how many are remembered: frontMost, less in tests.
+	most int
 }
 
 // newFront knows the first place and nothing behind it.
 func newFront(first place) front {
 	if first.number == 0 {
-		return front{complete: true}
+		return front{complete: true, most: frontMost}
 	}
-	return front{places: []place{first}, reached: first}
+	return front{places: []place{first}, reached: first, most: frontMost}
 }
 
 func (f *front) add(p place) {
@@ -59,9 +61,9 @@ func (f *front) add(p place) {
 	}
 	at, _ := slices.BinarySearchFunc(f.places, p, place.compare)
 	f.places = slices.Insert(f.places, at, p)
-	if len(f.places) > frontMost {
-		f.places = f.places[:frontMost]
-		f.reached, f.complete = f.places[frontMost-1], false
+	if len(f.places) > f.most {
+		f.places = f.places[:f.most]
+		f.reached, f.complete = f.places[f.most-1], false
 	}
 }
 
@@ -93,13 +95,13 @@ func (f *front) read(r Reader) (err error) {
 			return false
 		}
 		f.places = append(f.places, p)
-		return len(f.places) < frontMost
+		return len(f.places) < f.most
 	})
 	if err == nil && scanned != nil {
 		err = fmt.Errorf("list timers that are due next: %w", scanned)
 	}
-	if f.complete = len(f.places) < frontMost; !f.complete {
-		f.reached = f.places[frontMost-1]
+	if f.complete = len(f.places) < f.most; !f.complete {
+		f.reached = f.places[f.most-1]
 	}
 	return err
 }

@@ -43,6 +43,8 @@ type rig struct {
 	// paused stops firing.
 	paused bool
 	quota  *uint64
+	// front is how many places the machine remembers, if it is not to be the usual number.
+	front int
 }
 
 func newRig(t failer, s space) *rig {
@@ -58,6 +60,9 @@ func (r *rig) load() {
 		r.t.Fatal(err)
 	}
 	r.machine = machine
+	if r.front > 0 {
+		machine.front.most = r.front
+	}
 }
 
 func (r *rig) id() uuid.UUID {
@@ -128,7 +133,7 @@ func failing(planned []command.PlannedTimer, failure command.TimerFailure, reaso
 func (r *rig) fireWith(in FireInput) FireOutput {
 	r.t.Helper()
 	r.now++
-	in.StampMicros = r.now
+	in.StampMicros, in.Firing = r.now, !r.paused
 	if in.Fits == nil {
 		in.Fits = always
 	}
