@@ -175,7 +175,8 @@ func (f *fire) giveUp(row *Row) (command.TimerFate, error) {
 	if row.Zstd {
 		payload = asText(payload[:min(len(payload), maxLetterBytes)])
 	}
-	message := command.AppendMessage(nil, row.message(payload, row.Encrypted))
+	// What could not be decompressed is no envelope, whatever the flag of the client says: nobody tries to open the text.
+	message := command.AppendMessage(nil, row.message(payload, row.Encrypted && !row.Zstd))
 	if !f.in.Fits(Keys+deadletter.Rows, RowBytes+deadletter.RowBytes(len(row.LastError), len(row.Txid)), len(message)) {
 		return command.TimerNoRoom, nil
 	}

@@ -118,7 +118,7 @@ func TestNothingFiresBeforeItsDelay(t *testing.T) {
 func TestPausesDoubleUntilTheTimerIsDead(t *testing.T) {
 	r := newRig(t, newMemory())
 	op := r.schedule("k", second)
-	op.Payload, op.Zstd, op.ProducerSub = []byte("no \xff zstd"), true, "alice"
+	op.Payload, op.Zstd, op.Encrypted, op.ProducerSub = []byte("no \xff zstd"), true, true, "alice"
 	r.call(op)
 	created := r.now
 	r.now += second
@@ -153,7 +153,7 @@ func TestPausesDoubleUntilTheTimerIsDead(t *testing.T) {
 	if err := json.Unmarshal(message.Payload, &text); err != nil || text != base64.StdEncoding.EncodeToString(op.Payload) {
 		t.Errorf("payload %q, %v", message.Payload, err)
 	}
-	if message.ID != op.MessageID || string(message.Txid) != op.Txid || string(message.ProducerSub) != "alice" {
+	if message.ID != op.MessageID || string(message.Txid) != op.Txid || string(message.ProducerSub) != "alice" || message.Encrypted {
 		t.Errorf("message %+v", message)
 	}
 	letter.Message = nil
@@ -164,6 +164,22 @@ func TestPausesDoubleUntilTheTimerIsDead(t *testing.T) {
 	}
 	if row, _ := r.peek(tenantA, "q", "k"); row != nil || r.usage(tenantA) != (Usage{}) {
 		t.Errorf("left %+v", row)
+	}
+}
+
+// The dead letter of an encrypted timer is stored encrypted, as it was (state 8.2).
+func TestALetterKeepsItsEnvelope(t *testing.T) {
+	r := newRig(t, newMemory())
+	op := r.schedule("k", second)
+	op.Encrypted, op.Payload = true, []byte(`{"encrypted":"AA=="}`)
+	r.call(op)
+	r.now += second
+	policy := testBackoff
+	policy.MaxAttempts = 1
+	out := r.fireWith(FireInput{Timers: failing(r.plan(), command.TimerPermanent, "too large"), Backoff: policy})
+	var message command.Message
+	if _, err := command.NextMessage(out.Letters[0].Message, &message); err != nil || !message.Encrypted || !bytes.Equal(message.Payload, op.Payload) {
+		t.Errorf("message %+v, %v", message, err)
 	}
 }
 
