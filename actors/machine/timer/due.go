@@ -15,8 +15,8 @@ func Next(r Reader) (dueMicros uint64, pending bool, err error) {
 // Limits bound what the leader plans at a time (state 3.6).
 type Limits struct {
 	Timers int
-	// PayloadBytes counts payloads as stored. The first timer may be larger.
-	PayloadBytes int
+	// Bytes counts payloads as stored and the texts beside them. The first timer may be larger.
+	Bytes int
 }
 
 // Due is a timer that may fire, with its payload as stored: JSON, an envelope, or compressed. Valid as long as what the reader
@@ -43,7 +43,8 @@ func PlanDue(r Reader, atMicros uint64, limits Limits) (due []Due, more bool, er
 		if err != nil {
 			return nil, false, err
 		}
-		if bytes += row.PayloadBytes(); bytes > limits.PayloadBytes && len(due) > 0 {
+		bytes += row.PayloadBytes() + len(row.Partition) + len(row.Txid) + len(row.ProducerSub)
+		if bytes > limits.Bytes && len(due) > 0 {
 			return due, true, nil
 		}
 		payload, err := row.Payload(r)

@@ -114,7 +114,7 @@ func sameMessages(t *rapid.T, appends []Append, want []command.Message) {
 // doPlan plans what is due at an instant that may be ahead of the log, and keeps the plan.
 func (tr *trial) doPlan(t *rapid.T) {
 	at := tr.now + rapid.SampledFrom([]uint64{0, 0, 0, 400 * millisecond}).Draw(t, "ahead")
-	limits := Limits{Timers: rapid.IntRange(1, 6).Draw(t, "timers"), PayloadBytes: 1 << 20}
+	limits := Limits{Timers: rapid.IntRange(1, 6).Draw(t, "timers"), Bytes: 1 << 20}
 	due, more, err := PlanDue(tr.space, at, limits)
 	if err != nil {
 		t.Fatal(err)

@@ -133,7 +133,7 @@ func TestPlansAreBoundedAndInOrder(t *testing.T) {
 	r := newRig(t, newMemory())
 	for i, delay := range []int64{5, 1, 3, 2, 4, 100} {
 		op := r.schedule(fmt.Sprint(i), delay*second)
-		op.Payload = make([]byte, 10_000)
+		op.Payload = make([]byte, 10_000-len("Default")-len(op.Txid))
 		r.call(op)
 	}
 	r.now += 10 * second

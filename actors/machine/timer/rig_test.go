@@ -109,7 +109,7 @@ func (r *rig) call(ops ...command.TimerOp) CallOutput {
 // plan plans what is due, as the leader does when nothing is wrong with any payload.
 func (r *rig) plan() (planned []command.PlannedTimer) {
 	r.t.Helper()
-	due, _, err := PlanDue(r.space, r.now, Limits{Timers: 256, PayloadBytes: 4 << 20})
+	due, _, err := PlanDue(r.space, r.now, Limits{Timers: 256, Bytes: 4 << 20})
 	if err != nil {
 		r.t.Fatal(err)
 	}
