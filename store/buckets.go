@@ -95,6 +95,9 @@ func (s *buckets) release(b *bucket) {
 }
 
 func (s *Store) readChunk(ref ChunkRef, visit func(chunk []byte) error) error {
+	if err := s.readable(); err != nil {
+		return err // the block may be of a batch that could not be written
+	}
 	return s.noteCorruption(s.buckets.read(ref, visit))
 }
 

@@ -36,9 +36,21 @@ func (s *Store) snapshotAt(index uint64) snapshot {
 	return snapshot{store: s, index: index, txn: s.main.NewTransactionAt(index, false)}
 }
 
-func (s snapshot) get(key []byte) ([]byte, error) {
+// enter lets a read of main begin; gate.leave ends it. A store that has stopped is not read: the batch that it could not
+// write is gone, and one that began behind it would take what it finds for the state in front of its entry.
+func (s snapshot) enter() error {
+	if err := s.store.readable(); err != nil {
+		return err
+	}
 	if !s.store.gate.enter() {
-		return nil, s.store.stopped()
+		return s.store.stopped()
+	}
+	return nil
+}
+
+func (s snapshot) get(key []byte) ([]byte, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
 	}
 	defer s.store.gate.leave()
 	value, err := s.lookUp(key)
@@ -139,8 +151,8 @@ func successor(prefix []byte) []byte {
 
 // scan merges overlays, newest first, over the snapshot.
 func (s snapshot) scan(q query, overlays []*overlay) error {
-	if !s.store.gate.enter() {
-		return s.store.stopped()
+	if err := s.enter(); err != nil {
+		return err
 	}
 	defer s.store.gate.leave()
 	return s.store.noteCorruption(s.merge(q, overlays))

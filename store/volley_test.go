@@ -109,6 +109,18 @@ func TestFailureAmongBatchesCommittedTogether(t *testing.T) {
 					t.Errorf("entry %d: %v", index, err)
 				}
 			}
+			behind := s.Begin(last+1, 1)
+			if value, err := behind.Get([]byte("shared")); !errors.Is(err, test.want) {
+				t.Errorf("an entry behind reads %q, %v, without what was not written", value, err)
+			}
+			if err := behind.Scan([]byte("shared"), nil, func(_, _ []byte) bool { return true }); !errors.Is(err, test.want) {
+				t.Errorf("an entry behind scans: %v", err)
+			}
+			ref := ChunkRef{Bucket: behind.Bucket(), Entry: failing, Bytes: 1}
+			if err := behind.Chunk(ref, func([]byte) error { return nil }); !errors.Is(err, test.want) {
+				t.Errorf("an entry behind reads a chunk: %v", err)
+			}
+			behind.Discard()
 			if index, _ := s.Applied(); index != failing-1 {
 				t.Errorf("applied %d, want %d", index, failing-1)
 			}
