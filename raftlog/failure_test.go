@@ -48,7 +48,10 @@ func TestFailedAppendStopsTheNodeAndAcknowledgesNothing(t *testing.T) {
 func TestApplyFailureStopsTheGroupAndSaysWhere(t *testing.T) {
 	for name, machine := range map[string]*recorder{"error": {failAt: 3}, "panic": {panicAt: 3}} {
 		t.Run(name, func(t *testing.T) {
-			n := openNode(t, testOptions(t), machine)
+			o := testOptions(t)
+			stopped := make(chan struct{}) // closed when nothing is taken any more: the status tells of the stop before that
+			o.Failed = func(error) { close(stopped) }
+			n := openNode(t, o, machine)
 			waitLeader(t, n)
 			for i := uint64(1); i <= 2; i++ {
 				mustPropose(t, n, extend(i))
@@ -56,7 +59,14 @@ func TestApplyFailureStopsTheGroupAndSaysWhere(t *testing.T) {
 			}
 			held, _ := machine.AppliedIndex()
 			mustPropose(t, n, extend(3))
-			eventually(t, "stop", func() bool { return n.Status().Role == RoleStopped })
+			select {
+			case <-stopped:
+			case <-testContext(t).Done():
+				t.Fatal("the node does not stop")
+			}
+			if role := n.Status().Role; role != RoleStopped {
+				t.Fatalf("role = %v", role)
+			}
 			failure := n.Status().ApplyFailure
 			if failure == nil || failure.Index != held+1 || len(failure.Digest) != 16 || !errors.Is(failure, ErrApply) {
 				t.Fatalf("failure = %+v", failure)
