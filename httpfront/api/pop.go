@@ -267,12 +267,9 @@ func (a *API) answerPop(r *httpfront.Request, p *popParameters, queue string, ou
 }
 
 // clientGone tells whether anybody is there to receive the answer (messaging 5.5.9). A pop that waits is watched all the
-// time; for one that does not, a look right before the answer is enough.
+// time, but what the watch sees comes with a delay: a look right before the answer misses nothing that the kernel knows.
 func (p *popParameters) clientGone(r *httpfront.Request) bool {
-	if p.IsGone != nil {
-		return p.IsGone()
-	}
-	return r.ClientGone()
+	return p.IsGone != nil && p.IsGone() || r.ClientGone()
 }
 
 // assumed answers for a group that could not be registered because its queue is missing: as a conflating group would be
