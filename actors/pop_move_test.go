@@ -36,6 +36,13 @@ func onlyX(t *testing.T, o *PopOutcome) {
 // TestForwardedPushServesPopsParkedAtTheLeader: push and claim are one entry, whoever pushes and whoever pops.
 func TestForwardedPushServesPopsParkedAtTheLeader(t *testing.T) {
 	c := newCluster(t, 3)
+	// The first pop makes the queue and the group; its claim may come in an entry of its own.
+	first := c.members[0].start(wildcard("orders", waiting))
+	c.parked("orders", "workers", 1)
+	c.members[0].push("orders", "first", "x")
+	if outcome := first.wait(t); got(outcome) != 1 {
+		t.Errorf("got %s", told(outcome, nil))
+	}
 	for pushes := range 3 {
 		for pops := range 3 {
 			pop := c.members[pops].start(wildcard("orders", waiting))
