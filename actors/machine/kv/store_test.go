@@ -15,9 +15,6 @@ import (
 // TestRealStoreAnswersLikeAMap runs the same random calls on the store and on maps: batches that are rolled back or not
 // committed yet, restarts, values in chunks, sweeps and moves between them.
 func TestRealStoreAnswersLikeAMap(t *testing.T) {
-	if testing.Short() {
-		t.Skip("opens a store")
-	}
 	dir := t.TempDir()
 	s := &realStore{t: t, dir: dir}
 	s.open()
