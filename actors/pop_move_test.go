@@ -36,7 +36,8 @@ func onlyX(t *testing.T, o *PopOutcome) {
 // TestForwardedPushServesPopsParkedAtTheLeader: push and claim are one entry, whoever pushes and whoever pops.
 func TestForwardedPushServesPopsParkedAtTheLeader(t *testing.T) {
 	c := newCluster(t, 3)
-	// The first pop makes the queue and the group; its claim may come in an entry of its own.
+	// The first pop makes the group, which looks for what is ready before it lets a pop ride; the claim of that pop may come in
+	// an entry of its own.
 	first := c.members[0].start(wildcard("orders", waiting))
 	c.parked("orders", "workers", 1)
 	c.members[0].push("orders", "first", "x")

@@ -15,18 +15,19 @@ const (
 	// the tables and memtable logs of the main database, and the log with its open file.
 	diskConstant = 768 << 20
 	// memorySlack and memoryGrowth bound the least own memory in the last quarter by the least in the second: what lies in
-	// between is garbage that waits for the collector, and memtables. A quarter shorter than settled is still filling its
-	// caches and says nothing about memory.
+	// between is garbage that waits for the collector, and memtables.
 	memorySlack  = 64 << 20
 	memoryGrowth = 1.25
-	settled      = time.Minute
 	// latencySlack and latencyGrowth do the same for the latency of a push: a shared machine is noisy.
 	latencySlack  = 500 * time.Millisecond
 	latencyGrowth = 3
+	// settled is how long a quarter must last to say something about growth. In a shorter one the broker is still filling its
+	// caches, and the latency tells what else the machine began meanwhile: due pushes queue as soon as it is busy.
+	settled = time.Minute
 )
 
 // Judge compares the samples with what must stay the same. Latencies and memory are compared in quarters of the run,
-// of which the first is the warm-up.
+// of which the first is the warm-up, when a quarter is long enough.
 func (r Report) Judge() []string {
 	var found []string
 	excess := func(s Sample) int64 { return s.disk() - diskPerLive*s.LiveBytes - diskConstant }
@@ -40,11 +41,12 @@ func (r Report) Judge() []string {
 		return append(found, fmt.Sprintf("%d samples are too few to judge", len(r.Samples)))
 	}
 	second, last := r.quarter(1), r.quarter(3)
-	if last[len(last)-1].At-last[0].At >= settled {
-		before, after := leastOwnMemory(second), leastOwnMemory(last)
-		if float64(after) > float64(before)*memoryGrowth+memorySlack {
-			found = append(found, fmt.Sprintf("the own memory grew from %d to %d MiB", before>>20, after>>20))
-		}
+	if last[len(last)-1].At-last[0].At < settled {
+		return found
+	}
+	memoryBefore, memoryAfter := leastOwnMemory(second), leastOwnMemory(last)
+	if float64(memoryAfter) > float64(memoryBefore)*memoryGrowth+memorySlack {
+		found = append(found, fmt.Sprintf("the own memory grew from %d to %d MiB", memoryBefore>>20, memoryAfter>>20))
 	}
 	latency := func(s Sample) int64 { return int64(s.PushP99) }
 	if before, after := median(second, latency), median(last, latency); after > before*latencyGrowth+int64(latencySlack) {

@@ -35,6 +35,14 @@ func TestJudgeFindsWhatGrows(t *testing.T) {
 			t.Errorf("want %q, got %q", want, found)
 		}
 	}
+	short := steady()
+	for i := range short.Samples {
+		short.Samples[i].At = time.Duration(i) * time.Second
+		short.Samples[i].PushP99 = time.Duration(i*i*20) * time.Millisecond
+	}
+	if found := short.Judge(); len(found) > 0 {
+		t.Errorf("a short run says nothing about growth: %v", found)
+	}
 	if found := (Report{}).Judge(); len(found) == 0 {
 		t.Error("a run without samples proves nothing")
 	}
