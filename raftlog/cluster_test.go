@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -292,6 +293,46 @@ func TestLeadershipMovesRightAfterAnElection(t *testing.T) {
 	m.mu.Unlock()
 	if done, err := c.nodes[leader].TransferTo(testContext(t), 0); err != nil || done.To == done.From {
 		t.Fatalf("%+v, %v", done, err)
+	}
+}
+
+// TestLeadershipIsNotHandedBackAtOnce: cluster 5.5. The third hand-over finds only nodes that have had it, and is not refused.
+func TestLeadershipIsNotHandedBackAtOnce(t *testing.T) {
+	c := openCluster(t)
+	led := []int{c.leader(t, -1)}
+	for range 3 {
+		last := led[len(led)-1]
+		done, err := c.nodes[last].TransferTo(testContext(t), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := int(done.To - 1)
+		if len(led) < 3 && slices.Contains(led, next) {
+			t.Fatalf("node %d leads again, after %v", next, led)
+		}
+		eventually(t, "the new leader", func() bool { return c.nodes[next].Status().Ready })
+		led = append(led, next)
+	}
+	// By name it goes back at once.
+	last := led[len(led)-1]
+	if done, err := c.nodes[last].TransferTo(testContext(t), uint64(led[2]+1)); err != nil || done.To != uint64(led[2]+1) {
+		t.Fatalf("%+v, %v", done, err)
+	}
+}
+
+// TestRestEnds: a node may lead again a minute after it has handed leadership off.
+func TestRestEnds(t *testing.T) {
+	m, clock := leaseRig()
+	n := m.node
+	if n.resting() {
+		t.Error("it never led")
+	}
+	n.resigned.Store(int64(clock.Monotonic()))
+	if clock.advance(restTime - 1); !n.resting() {
+		t.Error("the minute is not over")
+	}
+	if clock.advance(1); n.resting() {
+		t.Error("the minute is over")
 	}
 }
 

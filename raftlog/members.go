@@ -37,6 +37,8 @@ type MemberFrame struct {
 	LastLog uint64 `json:"lastLog"`
 	Applied uint64 `json:"applied"`
 	Durable uint64 `json:"durable"`
+	// Resting tells that the member has handed leadership off, not long ago (cluster 5.5).
+	Resting bool `json:"resting,omitempty"`
 	// Full tells that the member's own disk is beyond its mark.
 	Full        bool    `json:"full"`
 	DiskPercent float64 `json:"diskPct"`
@@ -266,7 +268,7 @@ func (m *members) memberFrame() *MemberFrame {
 	frame := &MemberFrame{
 		Term: n.raft.CurrentTerm(), HeardMs: -1, LastLog: last, Applied: applied, Durable: n.keeper.durable.Load(),
 		Incarnation: n.options.Incarnation, BootNonce: n.options.BootNonce,
-		Kinds: n.options.Kinds, WallMicros: uint64(n.options.Clock.Wall().UnixMicro()),
+		Resting: n.resting(), Kinds: n.options.Kinds, WallMicros: uint64(n.options.Clock.Wall().UnixMicro()),
 	}
 	disk := n.options.disk()
 	frame.DiskPercent, frame.Full = disk.Percent, disk.Full
@@ -365,15 +367,15 @@ func (m *members) commit() uint64 {
 	return m.said.Commit
 }
 
-// reach returns the last log index of a member, and whether it has answered within the time.
-func (m *members) reach(id uint64, within time.Duration) (lastLog uint64, live bool) {
+// answered is what a member last said of itself; ok is false when that is longer ago than the time.
+func (m *members) answered(id uint64, within time.Duration) (frame MemberFrame, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.reports[id]
 	if known == nil {
-		return 0, false
+		return MemberFrame{}, false
 	}
-	return known.frame.LastLog, m.now()-known.heard < within
+	return known.frame, m.now()-known.heard < within
 }
 
 // states lists the members, ascending by id, as the leader sees them, this node included; as it last said when another node

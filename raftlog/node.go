@@ -49,6 +49,8 @@ type Node struct {
 	// transferring is held while leadership is handed over.
 	transferring sync.Mutex
 	handingOver  atomic.Bool
+	// resigned is the monotonic instant at which this node handed leadership to another, in nanoseconds; 0 when it never has.
+	resigned atomic.Int64
 	// links ends the serving of other nodes' links.
 	links      context.Context
 	closeLinks context.CancelFunc

@@ -1,6 +1,7 @@
 package raftlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,10 @@ type Transfer struct {
 // transferLimit is how long a hand-over is tried (cluster 5.4).
 const transferLimit = 3 * time.Second
 
+// restTime is how long a node that has handed leadership off is not chosen for it again, unless nobody else is there
+// (cluster 5.5). A restart ends it: a rolling restart hands leadership off once for each node, and would be left with nobody.
+const restTime = time.Minute
+
 // answersCount is how long the answer of a voter shows that it can take over (cluster 5.4).
 const answersCount = time.Second
 
@@ -36,7 +41,7 @@ var (
 	ErrTransferFailed = errors.New("the target did not take over in time")
 )
 
-// TransferTo hands leadership to a voter; 0 is the most caught-up one that answered within a second. What is proposed commits first, what
+// TransferTo hands leadership to a voter; 0 is the most caught-up one that answered within a second and does not rest (restTime). What is proposed commits first, what
 // waits goes to the new leader (cluster 5.4). A transfer to the node that leads is nothing.
 func (n *Node) TransferTo(ctx context.Context, to uint64) (Transfer, error) {
 	began := time.Now()
@@ -83,6 +88,7 @@ func (n *Node) TransferTo(ctx context.Context, to uint64) (Transfer, error) {
 		}
 	}
 	took := time.Since(began)
+	n.resigned.Store(int64(n.options.Clock.Monotonic()))
 	n.ledBy(ctx, nodeID(target.ID)) // which says that the new term is known here
 	done := Transfer{From: n.options.NodeID, To: nodeID(target.ID), Term: n.raft.CurrentTerm(), Took: took}
 	n.logger.Info().Msg(fmt.Sprintf("raft: leadership handed off to=%d ms=%d", done.To, done.Took.Milliseconds()))
@@ -132,27 +138,49 @@ func (n *Node) isSoleVoter() bool {
 
 // target chooses who is to lead next among those that have answered.
 func (n *Node) target(to uint64) (raft.Server, error) {
-	var best raft.Server
-	var bestIndex uint64
-	found, known := false, false
+	var candidates []candidate
+	known := false
 	for _, server := range n.servers() {
 		id := nodeID(server.ID)
 		if server.Suffrage != raft.Voter || server.ID == n.self || (to != 0 && id != to) {
 			continue
 		}
 		known = true
-		index, live := n.members.reach(id, answersCount)
-		if live && (!found || index > bestIndex) {
-			best, bestIndex, found = server, index, true
+		if frame, live := n.members.answered(id, answersCount); live {
+			candidates = append(candidates, candidate{server, frame.LastLog, frame.Resting})
 		}
 	}
 	switch {
 	case to != 0 && !known:
-		return best, fmt.Errorf("%w: node %d", ErrNotAVoter, to)
-	case !found:
-		return best, ErrNoTarget
+		return raft.Server{}, fmt.Errorf("%w: node %d", ErrNotAVoter, to)
+	case len(candidates) == 0:
+		return raft.Server{}, ErrNoTarget
 	}
-	return best, nil
+	return slices.MaxFunc(candidates, candidate.compare).server, nil
+}
+
+// candidate is a voter that could lead next.
+type candidate struct {
+	server  raft.Server
+	lastLog uint64
+	resting bool
+}
+
+// compare puts who is to lead rather behind: the most caught-up of those that have not just handed leadership off, if there are any.
+func (c candidate) compare(other candidate) int {
+	if c.resting != other.resting {
+		if c.resting {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(c.lastLog, other.lastLog)
+}
+
+// resting tells whether this node has handed leadership off within restTime.
+func (n *Node) resting() bool {
+	resigned := time.Duration(n.resigned.Load())
+	return resigned > 0 && n.options.Clock.Monotonic()-resigned < restTime
 }
 
 // hold keeps what comes in the queue, and waits until what is proposed has committed, at most drainTime.
