@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,6 +99,41 @@ func TestMembershipChangeIsRefused(t *testing.T) {
 	if got := c.nodes[leader].Membership(); got.Index != index || len(got.Members) != 3 {
 		t.Fatalf("%+v", got)
 	}
+}
+
+// TestNobodyWaitsAtANodeThatIsOutside: what waits at a node that the group does not count in any more, and what comes after that,
+// hears of it, and does not wait for a leader.
+func TestNobodyWaitsAtANodeThatIsOutside(t *testing.T) {
+	var outside atomic.Bool
+	c := openClusterWith(t, newTestNetwork(t), func(o *Options) { o.Outside = outside.Load })
+	at := (c.leader(t, -1) + 1) % 3
+	c.isolate(at)
+	dropped, read := make(chan error, 1), make(chan error, 1)
+	waiting := extend(1)
+	waiting.Dropped = func(reason error) { dropped <- reason }
+	mustPropose(t, c.nodes[at], waiting)
+	go func() {
+		_, err := c.nodes[at].ReadIndex(testContext(t))
+		read <- err
+	}()
+	outside.Store(true)
+	for what, outcome := range map[string]chan error{"a write": dropped, "a read": read} {
+		select {
+		case err := <-outcome:
+			if !errors.Is(err, ErrNoLeader) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s ended with %v", what, err)
+			}
+		case <-testContext(t).Done():
+			t.Fatalf("%s waits for ever", what)
+		}
+	}
+	if err := c.nodes[at].Propose(extend(2)); !errors.Is(err, ErrNoLeader) {
+		t.Errorf("a later write got %v", err)
+	}
+	outside.Store(false)
+	c.connect(at)
+	eventually(t, "a write at a node that is counted in again", func() bool { return c.nodes[at].Propose(extend(3)) == nil })
+	eventually(t, "its applying", func() bool { return slices.Contains(c.machines[at].numbers(), 3) })
 }
 
 // A change without a majority is not committed, and its outcome unknown; another leader may undo it.

@@ -130,6 +130,7 @@ func (n *Node) start() error {
 	n.proposer.leaderElsewhere = n.leaderElsewhere
 	n.proposer.logSettled = n.logSettled
 	n.proposer.holdMs = n.holdMs
+	n.proposer.outside = func() bool { return !n.fsm.member.Load() || n.options.outside() }
 	n.keeper = newKeeper(&n.options, n.log, n.snapshots, n.logger)
 	n.keeper.failed = n.fail
 	n.log.failed = n.fail

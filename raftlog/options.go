@@ -106,6 +106,9 @@ type Options struct {
 	// Guarded says whether this node takes part in nothing (cluster 2.6): its calls fail, and those of others are answered with errors.
 	// Any goroutine, at once. Nil is never.
 	Guarded func() bool
+	// Outside says whether the group does not count this node in any more, beyond what its log says: it was removed, or others do not
+	// accept its directory. What waits here then is dropped with ErrNoLeader. Any goroutine, at once. Nil is never.
+	Outside func() bool
 	// Admit asks for room for a command of another node (cluster 11.1). It must not block, and calls admitted once, at once or from any
 	// goroutine: with what gives the room back, nil for nothing to give back, or with the reason why there is none: one of
 	// ErrQueueFull and ErrClosed. Nil has room for everything.
@@ -206,6 +209,8 @@ func (o *Options) fault(point string) {
 		o.Faults(point)
 	}
 }
+
+func (o *Options) outside() bool { return o.Outside != nil && o.Outside() }
 
 func (o *Options) guarded() bool { return o.Guarded != nil && o.Guarded() }
 

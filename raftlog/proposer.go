@@ -39,6 +39,8 @@ type proposer struct {
 	toLeader func()
 	// holdMs is how long leases of earlier terms are held past their expiry (cluster 10). It must not block.
 	holdMs func() uint32
+	// outside says whether this node is no member of the group any more. It must not block.
+	outside func() bool
 	// logSettled says whether everything in the log is committed and applied.
 	logSettled func() bool
 
@@ -70,13 +72,15 @@ type proposer struct {
 	flying int
 	// slowLogged is the monotonic instant of the last line about a slow command; the apply goroutine's own.
 	slowLogged time.Duration
+	// excluded is what outside said at the last sweep.
+	excluded bool
 	// refused is why no command is let in any more; closed is why what is in is not proposed any more.
 	refused, closed error
 	// idle is closed when nothing waits and nothing is in flight; nil when nobody waits for that.
 	idle chan struct{}
 	// lastProposed is the monotonic instant of the last entry.
 	lastProposed time.Duration
-	// changed is closed and replaced when term, ready or closed change.
+	// changed is closed and replaced when term, ready, excluded or closed change.
 	changed chan struct{}
 
 	// floor is the smallest stamp that the next entry may have; only the proposer goroutine uses it.
@@ -88,7 +92,7 @@ func newProposer(o *Options, time *leaderTime, logger zerolog.Logger) *proposer 
 		options: o, time: time, logger: logger,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 		changed: make(chan struct{}), sent: map[command.RequestID]pending{},
-		holdMs: func() uint32 { return uint32(o.MaxClockSkewMs) },
+		holdMs: func() uint32 { return uint32(o.MaxClockSkewMs) }, outside: o.outside,
 	}
 }
 
@@ -102,6 +106,8 @@ func (p *proposer) propose(c *Proposal) error {
 	switch {
 	case p.refused != nil:
 		err = p.refused
+	case p.strandedLocked():
+		err = ErrNoLeader
 	case p.term == 0 && p.toLeader == nil && p.leaderElsewhere():
 		err = ErrNotLeader
 	default:
@@ -332,15 +338,33 @@ func internalBatch(c command.Command) *batch {
 	return b
 }
 
+// strandedLocked tells that no leader will ever take what is here.
+func (p *proposer) strandedLocked() bool { return p.term == 0 && p.outside() }
+
+// stranded is strandedLocked for those who wait for changed.
+func (p *proposer) stranded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.strandedLocked()
+}
+
 // sweep drops what waits in vain, and shows with a tick that an idle group still commits.
 func (p *proposer) sweep() {
 	now := p.options.Clock.Monotonic()
 	p.mu.Lock()
 	p.restartLocked(now)
+	if outside := p.outside(); p.excluded != outside {
+		p.excluded = outside
+		p.changedLocked()
+	}
 	dropped, reason := p.queue.takeExpired(now), ErrDeadline
 	dropped = append(dropped, p.takeSentLocked(func(item *pending) bool { return item.deadline > 0 && now >= item.deadline })...)
 	if p.term == 0 && p.toLeader == nil && p.queue.len() > 0 && p.leaderElsewhere() {
 		dropped, reason = append(dropped, p.queue.takeAll()...), ErrNotLeader
+	}
+	if p.strandedLocked() {
+		dropped = append(dropped, p.takeSentLocked(func(*pending) bool { return true })...)
+		dropped, reason = append(dropped, p.queue.takeAll()...), ErrNoLeader
 	}
 	idle := p.options.IdleTickMs > 0 && p.closed == nil && p.ready && !p.held && len(p.flight) == 0 && p.queue.len() == 0 &&
 		now-p.lastProposed >= time.Duration(p.options.IdleTickMs)*time.Millisecond

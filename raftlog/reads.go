@@ -37,13 +37,15 @@ func newReadIndexer(n *Node) *readIndexer {
 }
 
 // index returns a commit index that was valid after the call began. It waits for a leader as long as ctx allows. Without a network, a
-// node that knows another leader answers ErrNotLeader at once.
+// node that knows another leader answers ErrNotLeader at once, and one that the group does not count in any more ErrNoLeader.
 func (r *readIndexer) index(ctx context.Context) (uint64, error) {
 	for {
 		term, ready, changed, closed := r.proposer.leadership()
 		switch {
 		case closed != nil:
 			return 0, closed
+		case r.proposer.stranded():
+			return 0, ErrNoLeader
 		case ready:
 			index, err := r.confirm(ctx, term)
 			if err == nil || ctx.Err() != nil || errors.Is(err, ErrClosed) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -20,6 +21,8 @@ const (
 	// fetchMaxRecords bounds the records of one entry, fetchMaxBytes the payloads of one answer (messaging 13.1).
 	fetchMaxRecords = 10_000
 	fetchMaxBytes   = 64 << 20
+	// lastLook is the least time for the look that ends a wait.
+	lastLook = 2 * time.Second
 
 	unknownPartition = "UNKNOWN_TOPIC_OR_PARTITION"
 	outOfRange       = "OFFSET_OUT_OF_RANGE"
@@ -35,15 +38,26 @@ func (a *API) fetch(r *httpfront.Request) error {
 	watch := r.WatchClient()
 	defer watch.Close()
 	waitUntil := r.Arrived.Add(time.Duration(body.WaitMs) * time.Millisecond)
+	ctx, cancel := contextUntil(fetchDeadline(r.Arrived, waitUntil, a.config.WriteTimeout))
+	defer cancel()
 	queues := fetchedQueues(body)
 	for waiting := body.WaitMs > 0; waiting; {
 		var answered bool
-		if answered, waiting, err = a.fetchOrWait(r, body, queues, waitUntil, watch.C); answered || err != nil {
+		if answered, waiting, err = a.fetchOrWait(ctx, r, body, queues, waitUntil, watch.C); answered || err != nil {
 			return err
 		}
 	}
-	_, err = a.fetchOnce(r, body, true)
+	_, err = a.fetchOnce(ctx, r, body, true)
 	return err
+}
+
+// fetchDeadline is when a fetch ends that finds no majority: that of any read, and not a whole read later than its wait.
+func fetchDeadline(arrived, waitUntil time.Time, timeout time.Duration) time.Time {
+	deadline := arrived.Add(timeout)
+	if latest := waitUntil.Add(lastLook); latest.After(deadline) {
+		return latest
+	}
+	return deadline
 }
 
 // fetchedQueues are the queues that a fetch names, each once.
@@ -58,11 +72,11 @@ func fetchedQueues(body *wire.Fetch) []string {
 
 // fetchOrWait answers when enough is there, and else waits until something happens to one of the queues; waiting false
 // tells that the wait is over.
-func (a *API) fetchOrWait(r *httpfront.Request, body *wire.Fetch, queues []string, until time.Time,
+func (a *API) fetchOrWait(ctx context.Context, r *httpfront.Request, body *wire.Fetch, queues []string, until time.Time,
 	gone <-chan struct{}) (answered, waiting bool, err error) {
 	changed, end := a.broker().Await(r.Tenant, queues)
 	defer end()
-	if answered, err = a.fetchOnce(r, body, false); answered || err != nil {
+	if answered, err = a.fetchOnce(ctx, r, body, false); answered || err != nil {
 		return answered, false, err
 	}
 	timer := time.NewTimer(time.Until(until))
@@ -80,9 +94,7 @@ func (a *API) fetchOrWait(r *httpfront.Request, body *wire.Fetch, queues []strin
 
 // fetchOnce answers with what is there, unless that is less than asked for and this is not the final look. Most answers are
 // small and made at once. One that turns out large is measured, waits for room, and is made again.
-func (a *API) fetchOnce(r *httpfront.Request, body *wire.Fetch, final bool) (answered bool, err error) {
-	ctx, cancel := contextUntil(time.Now().Add(a.config.WriteTimeout))
-	defer cancel()
+func (a *API) fetchOnce(ctx context.Context, r *httpfront.Request, body *wire.Fetch, final bool) (answered bool, err error) {
 	view, err := a.broker().View(ctx)
 	if err != nil {
 		return false, err

@@ -99,3 +99,15 @@ func TestFetchThatDoesNotWaitHoldsNothing(t *testing.T) {
 		t.Errorf("%d looks, %d waits", n.looks.Load(), n.api.broker().Awaiting())
 	}
 }
+
+// TestFetchEndsWithItsWait: without a majority a fetch gives up at the deadline of a read, or right after its wait.
+func TestFetchEndsWithItsWait(t *testing.T) {
+	arrived := time.Unix(1000, 0)
+	for wait, want := range map[time.Duration]time.Duration{
+		0: 30 * time.Second, 5 * time.Second: 30 * time.Second, 28 * time.Second: 30 * time.Second, 30 * time.Second: 32 * time.Second,
+	} {
+		if got := fetchDeadline(arrived, arrived.Add(wait), 30*time.Second).Sub(arrived); got != want {
+			t.Errorf("a wait of %v ends after %v, want %v", wait, got, want)
+		}
+	}
+}

@@ -184,6 +184,7 @@ func (p *raftPort) apply(o *raftlog.Options) {
 	}
 	self, _ := p.config.Self()
 	o.Network, o.Address, o.Guarded = groupPort{p.network, p.guard}, self.RaftAddress, p.guard.shut.Load
+	o.Outside = func() bool { return p.refused() || p.removed.Load() }
 	o.Join = p.outcome.Kind == formation.Join || p.outcome.Record == nil
 	if p.outcome.Record != nil {
 		for _, member := range p.outcome.Record.Members {
