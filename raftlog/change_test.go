@@ -136,6 +136,21 @@ func TestNobodyWaitsAtANodeThatIsOutside(t *testing.T) {
 	eventually(t, "its applying", func() bool { return slices.Contains(c.machines[at].numbers(), 3) })
 }
 
+// TestGuardedNodeIsNoCandidate: it hears nobody and asks nobody for a vote (cluster 2.6).
+func TestGuardedNodeIsNoCandidate(t *testing.T) {
+	var guarded atomic.Int64
+	c := openClusterWith(t, newTestNetwork(t), func(o *Options) {
+		id := int64(o.NodeID)
+		o.Guarded = func() bool { return guarded.Load() == id }
+	})
+	at := (c.leader(t, -1) + 1) % 3
+	guarded.Store(int64(at + 1))
+	eventually(t, "the library to look for a leader", func() bool { return c.nodes[at].raft.State() == raft.Candidate })
+	if role := c.nodes[at].Status().Role; role != RoleFollower {
+		t.Errorf("its role is %s", role)
+	}
+}
+
 // A change without a majority is not committed, and its outcome unknown; another leader may undo it.
 func TestUncommittedMembershipIsTakenBack(t *testing.T) {
 	c := openCluster(t)

@@ -1,9 +1,11 @@
 package raftlog
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log"
+	"slices"
 	"sync"
 	"time"
 
@@ -89,10 +91,19 @@ func nodeOf(args []any) string {
 	return ""
 }
 
+// isGuarded tells whether a value that the library gives with a line is the error of a guarded node.
+func isGuarded(value any) bool {
+	err, is := value.(error)
+	return is && errors.Is(err, errGuarded)
+}
+
 // Log implements hclog.Logger.
 func (l *libraryLogger) Log(level hclog.Level, message string, args ...any) {
 	if ours, ok := linesOf[message]; ok {
 		l.logger.Warn().Msg(ours)
+	}
+	if slices.ContainsFunc(args, isGuarded) {
+		level = hclog.Info // why it takes no part this node has said itself, and the library tries again all the time
 	}
 	var event *zerolog.Event
 	switch level {

@@ -3,6 +3,7 @@ package raftlog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -240,6 +241,10 @@ func TestLibraryWarnsOnceOfANodeAndAReason(t *testing.T) {
 	logger := newLibraryLogger(zerolog.New(&lines), clock, "raft").Named("test")
 	fail := func(text, node string) {
 		logger.Error(text, "peer", raft.Server{ID: raft.ServerID(node)}, "error", "refused")
+	}
+	logger.Error("failed to make requestVote RPC", "peer", "2", "error", fmt.Errorf("call: %w", errGuarded))
+	if got := lines.with(`"level":"warn"`); len(got) != 0 {
+		t.Fatalf("a node that takes no part warns of what it does not send: %s", got)
 	}
 	for range 50 {
 		fail("failed to appendEntries to", "2")

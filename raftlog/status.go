@@ -119,7 +119,11 @@ func (n *Node) describeLag(s *Status) {
 
 // describeLeader fills in role, leader and the age of the quorum acknowledgement.
 func (n *Node) describeLeader(s *Status) {
-	switch n.raft.State() {
+	state := n.raft.State()
+	if state == raft.Candidate && n.options.guarded() {
+		state = raft.Follower // it asks nobody for a vote
+	}
+	switch state {
 	case raft.Leader:
 		s.Role = RoleLeader
 		if s.Ready {

@@ -28,6 +28,8 @@ func commonOptions(dir string, logger zerolog.Logger) badger.Options {
 	o.Compression = options.None
 	o.BlockSize = 4 << 10
 	o.BloomFalsePositive = 0.01
+	// A cache of blocks would keep what the page cache keeps, and takes each block for as large as the rest of its file.
+	o.BlockCacheSize = 0
 	o.IndexCacheSize = 0 // only encrypted tables need one; ours are mapped
 	// A block that fails its checksum while being read looks to Badger like the end of the table: a get answers "not
 	// found" and a compaction drops the rest. So it must not check while reading: Open verifies every table itself, and
@@ -40,13 +42,12 @@ func commonOptions(dir string, logger zerolog.Logger) badger.Options {
 }
 
 // mainOptions: everything in the LSM tree, sized for MaxBatchBytes.
-func mainOptions(dir string, cacheBytes int64, logger zerolog.Logger) badger.Options {
+func mainOptions(dir string, logger zerolog.Logger) badger.Options {
 	o := commonOptions(dir, logger)
 	o.MemTableSize = mainMemTableBytes
 	o.NumMemtables = 2
 	o.ValueThreshold = 1 << 20 // above MaxValueBytes, so nothing reaches the value log
 	o.ValueLogFileSize = 1 << 20
-	o.BlockCacheSize = cacheBytes
 	o.BaseTableSize = 8 << 20
 	o.BaseLevelSize = 64 << 20
 	o.NumLevelZeroTables = 4
@@ -63,7 +64,6 @@ func bucketOptions(dir string, bucketBytes int64, logger zerolog.Logger) badger.
 	o.ValueThreshold = bucketValueThreshold
 	o.ValueLogFileSize = bucketBytes + MaxBlockBytes + vlogHeadroomBytes
 	o.ValueLogMaxEntries = 1 << 31
-	o.BlockCacheSize = 0
 	o.NumCompactors = 0
 	// Nothing ever takes tables away from level 0, so a stall would last for ever.
 	o.NumLevelZeroTables = 1 << 20

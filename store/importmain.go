@@ -21,7 +21,7 @@ const (
 
 // importOptions are those of main, but for the size of tables: Badger multiplies it by 2 for each level below the second.
 func importOptions(dir string, opts Options) badger.Options {
-	o := mainOptions(dir, 0, opts.Logger)
+	o := mainOptions(dir, opts.Logger)
 	o.BaseTableSize = importTableBytes >> (o.MaxLevels - 2)
 	o.TableSizeMultiplier = 2
 	o.NumCompactors = 0 // everything lands sorted on the lowest level

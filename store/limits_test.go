@@ -17,7 +17,7 @@ func TestLimitsLeaveRoomForTheStoresOwnRows(t *testing.T) {
 	if keys >= allowedKeys || bytes >= allowedBytes {
 		t.Fatalf("a full batch has %d keys of %d allowed and %d bytes of %d allowed", keys, allowedKeys, bytes, allowedBytes)
 	}
-	if mainOptions("", 0, quiet("").Logger).ValueThreshold <= MaxValueBytes+rowSumBytes {
+	if mainOptions("", quiet("").Logger).ValueThreshold <= MaxValueBytes+rowSumBytes {
 		t.Fatal("the largest value would go to main's value log")
 	}
 	for _, bucketBytes := range []int64{defaults().BucketBytes, maxBucketBytes} {

@@ -47,7 +47,7 @@ func open(options Options) (*Store, error) {
 	}
 	at := mark{index: record.Index, term: record.Term}
 	mainDir := filepath.Join(options.Dir, mainName)
-	main, err := openEngine(mainOptions(mainDir, options.CacheBytes, options.Logger), func(tables uint64) error {
+	main, err := openEngine(mainOptions(mainDir, options.Logger), func(tables uint64) error {
 		return verifyLogs(mainDir, tables, at)
 	})
 	if err != nil {

@@ -12,8 +12,6 @@ import (
 type Options struct {
 	// Dir is the directory of the store; it is created when missing. Required.
 	Dir string
-	// CacheBytes bounds the block cache of main.
-	CacheBytes int64
 	// BucketBytes is the payload after which a bucket is full. It decides which bucket an entry goes to, so it must be the
 	// same on all nodes of a group: leave it at its default outside tests.
 	BucketBytes int64
@@ -52,7 +50,6 @@ const (
 
 func defaults() Options {
 	return Options{
-		CacheBytes:        64 << 20,
 		BucketBytes:       64 << 20,
 		MaxUnflushed:      8,
 		ReserveBytes:      minReserveBytes,
@@ -62,9 +59,6 @@ func defaults() Options {
 
 func (o Options) withDefaults() Options {
 	d := defaults()
-	if o.CacheBytes == 0 {
-		o.CacheBytes = d.CacheBytes
-	}
 	if o.BucketBytes == 0 {
 		o.BucketBytes = d.BucketBytes
 	}
@@ -96,8 +90,6 @@ func (o Options) validate() error {
 	switch {
 	case o.Dir == "":
 		return errors.New("validate store options: Dir is empty")
-	case o.CacheBytes < 0:
-		return fmt.Errorf("validate store options: CacheBytes is %d", o.CacheBytes)
 	case o.BucketBytes < 1 || o.BucketBytes > maxBucketBytes:
 		return fmt.Errorf("validate store options: BucketBytes %d is not within 1 to %d", o.BucketBytes, maxBucketBytes)
 	case o.MaxUnflushed < 1:

@@ -74,7 +74,7 @@ type Config struct {
 	RaftPopReplyMarginMs     Milliseconds
 
 	// Store, retention, background work (cluster 1.8).
-	StoreCacheMB              int64
+	StoreCacheMB              int64 // read, and without effect
 	StoreScrubEverySeconds    Seconds
 	StoreScrubRowsPerSecond   int64
 	RetentionIntervalMs       Milliseconds

@@ -131,6 +131,7 @@ func TestOddSettingsAreWarnedAbout(t *testing.T) {
 	for pair, part := range map[string]string{
 		"QUEEN_TEST_FAULTS=log.appended":      "QUEEN_TEST_FAULTS is set",
 		"QUEEN_TEST_REFUSE_APPLY_KV=ns/key":   "QUEEN_TEST_REFUSE_APPLY_KV is set",
+		"QUEEN_STORE_CACHE_MB=64":             "QUEEN_STORE_CACHE_MB changes nothing",
 		"QUEEN_RAFT_TOKEN=short":              "QUEEN_RAFT_TOKEN is shorter than 16",
 		"QUEEN_RAFT_TOKEN_PREVIOUS=short":     "QUEEN_RAFT_TOKEN_PREVIOUS is shorter than 16",
 		"QUEEN_RAFT_CLIENT_OFFLOAD=false":     "QUEEN_RAFT_CLIENT_OFFLOAD=false changes nothing",

@@ -102,5 +102,8 @@ func (c *Config) oddities() []string {
 	if !c.RaftClientOffload {
 		lines = append(lines, "config: QUEEN_RAFT_CLIENT_OFFLOAD=false changes nothing: followers always prepare their clients' commands")
 	}
+	if c.setting("QUEEN_STORE_CACHE_MB").Source != SourceDefault {
+		lines = append(lines, "config: QUEEN_STORE_CACHE_MB changes nothing: the store reads from the page cache of the system")
+	}
 	return lines
 }

@@ -258,7 +258,6 @@ func (n *Node) openStore(context.Context) (err error) {
 func (n *Node) storeOptions() store.Options {
 	return store.Options{
 		Dir:          n.storeDirectory(),
-		CacheBytes:   n.config.StoreCacheMB << 20,
 		ReserveBytes: n.disk.ReserveBytes(),
 		Faults:       faultPoints(n.config.TestFaults),
 		Logger:       n.log,
