@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// sendBytesPerSecond paces a transfer: what it takes of the disk and the network of a leader that has other work.
-	sendBytesPerSecond = 64 << 20
+	// sendBytesPerSecond paces a transfer: what it takes of the disk and the network of a leader that has other work. On a disk that both
+	// share, the p99 of a push was 1.5 times what it is else; 2.1 times at 32 MiB/s and 3.2 times at 64.
+	sendBytesPerSecond = 24 << 20
 	// maxTransferBytes bounds a frame of a transfer.
 	maxTransferBytes = transfer.MaxRangeBytes + 64<<10
 	// transferTimeout is how long one request of a transfer may take.
@@ -29,7 +30,7 @@ const (
 
 // newStateSender answers nodes that lack entries which this one has cut.
 func (n *Node) newStateSender() *transfer.Sender {
-	limit := rate.NewLimiter(sendBytesPerSecond, 4*transfer.MaxRangeBytes)
+	limit := rate.NewLimiter(sendBytesPerSecond, transfer.MaxRangeBytes)
 	return transfer.NewSender(transfer.SenderOptions{
 		Open: n.openState,
 		Pace: func(ctx context.Context, bytes int) error {
