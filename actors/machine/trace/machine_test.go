@@ -9,7 +9,16 @@ import (
 
 	"github.com/google/uuid"
 
+	"queen/actors/machine/rowtest"
+	"queen/store"
 	"queen/store/layout"
+)
+
+// The store's batch and view are what the machine works on.
+var (
+	_ Reader = (*store.Batch)(nil)
+	_ Writer = (*store.Batch)(nil)
+	_ Reader = (*store.View)(nil)
 )
 
 var (
@@ -32,14 +41,14 @@ type failer interface {
 // rig is a machine over a store of its own.
 type rig struct {
 	t       failer
-	store   *memory
+	store   *rowtest.Memory
 	machine *Machine
 	now     uint64
 	serial  byte
 }
 
 func newRig(t failer) *rig {
-	r := &rig{t: t, store: newMemory(), now: testStart}
+	r := &rig{t: t, store: rowtest.NewMemory(), now: testStart}
 	r.load()
 	return r
 }
@@ -58,7 +67,7 @@ func (r *rig) record(tenant uuid.UUID, record Record) uuid.UUID {
 	r.t.Helper()
 	r.now++
 	r.serial++
-	r.store.nextEntry()
+	r.store.NextEntry()
 	in := &Input{StampMicros: r.now, ID: uuid.UUID{0: 1, 15: r.serial}, Tenant: tenant, Record: record}
 	if err := r.machine.Record(r.store, r.store, in); err != nil {
 		r.t.Fatal(err)
@@ -71,7 +80,7 @@ func (r *rig) sweep(in SweepInput) (removed int, more bool) {
 	if in.Fits == nil {
 		in.Fits = always
 	}
-	r.store.nextEntry()
+	r.store.NextEntry()
 	removed, more, err := r.machine.Sweep(r.store, r.store, in)
 	if err != nil {
 		r.t.Fatal(err)
@@ -174,12 +183,12 @@ func TestReadsAndSweepsBeginAtTheOldestTraceThatIsLeft(t *testing.T) {
 	r.sweep(SweepInput{BeforeMicros: r.now, MaxKeys: 100})
 	r.load()
 	r.sweep(SweepInput{BeforeMicros: r.now, MaxKeys: 100})
-	if !slices.Equal(r.store.scannedFrom, layout.Trace(3)) {
-		t.Errorf("the sweep begins at %x", r.store.scannedFrom)
+	if !slices.Equal(r.store.ScannedFrom, layout.Trace(3)) {
+		t.Errorf("the sweep begins at %x", r.store.ScannedFrom)
 	}
 	r.at(tenantA, "1", "t")
-	if !slices.Equal(r.store.scannedFrom, layout.TraceAt(AddressOf(tenantA, "1", "t"), 3)) {
-		t.Errorf("the read begins at %x", r.store.scannedFrom)
+	if !slices.Equal(r.store.ScannedFrom, layout.TraceAt(AddressOf(tenantA, "1", "t"), 3)) {
+		t.Errorf("the read begins at %x", r.store.ScannedFrom)
 	}
 }
 
@@ -189,12 +198,12 @@ func TestAPageOfNamesReadsTheMinutesThatItShows(t *testing.T) {
 		r.now += minuteMicros
 		r.record(tenantA, Record{Partition: "1", Txid: "t", Names: []string{fmt.Sprint(i)}})
 	}
-	r.store.gets = 0
+	r.store.Gets = 0
 	if names, _ := r.names(tenantA, Page{Skip: 50, Limit: 2}); len(names) != 2 || names[0].Name != "49" {
 		t.Errorf("got %v", names)
 	}
-	if r.store.gets != 3 { // the number of names, and two of them
-		t.Errorf("%d rows are read", r.store.gets)
+	if r.store.Gets != 3 { // the number of names, and two of them
+		t.Errorf("%d rows are read", r.store.Gets)
 	}
 }
 
@@ -267,8 +276,8 @@ func TestAHotNameMovesOnceAMinute(t *testing.T) {
 	for range 1000 {
 		r.now += 119_999 // two minutes in all
 		r.record(tenantA, Record{Partition: "1", Txid: "t", Names: []string{"hot"}})
-		for key, size := range r.store.written {
-			if key[0] == layout.FamilyTraceNameSeen && size == 0 && r.store.rows[key] == nil {
+		for key, size := range r.store.Written {
+			if key[0] == layout.FamilyTraceNameSeen && size == 0 && r.store.Row([]byte(key)) == nil {
 				moves++
 			}
 		}
@@ -282,8 +291,8 @@ func TestLargeTracesLieInChunks(t *testing.T) {
 	r := newRig(t)
 	data := []byte(`"` + strings.Repeat("x", 3*inlineBytes) + `"`)
 	r.record(tenantA, Record{Partition: "1", Txid: "t", Data: data})
-	if len(r.store.chunks) != 1 {
-		t.Fatalf("%d chunks", len(r.store.chunks))
+	if len(r.store.Chunks) != 1 {
+		t.Fatalf("%d chunks", len(r.store.Chunks))
 	}
 	err := r.reads().At(tenantA, "1", "t", func(trace *Stored) (bool, error) {
 		if string(trace.Data) != string(data) {
@@ -295,7 +304,7 @@ func TestLargeTracesLieInChunks(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.sweep(SweepInput{BeforeMicros: r.now + 1, MaxKeys: 100})
-	if len(r.store.chunks) != 0 {
+	if len(r.store.Chunks) != 0 {
 		t.Error("the chunk is not released")
 	}
 }
@@ -324,7 +333,7 @@ func TestSweepStaysWithinItsStep(t *testing.T) {
 	if removed, more := r.sweep(SweepInput{BeforeMicros: r.now + 1, MaxKeys: 3*keysOfOne + 1}); removed != 3 || !more {
 		t.Errorf("removed %d, more %v", removed, more)
 	}
-	if keys, _ := r.store.writes(); keys > 3*keysOfOne+1 {
+	if keys, _ := r.store.Writes(); keys > 3*keysOfOne+1 {
 		t.Errorf("%d keys are written", keys)
 	}
 	if removed, more := r.sweep(SweepInput{BeforeMicros: r.now + 1, MaxKeys: 1}); removed != 1 || !more {
@@ -334,7 +343,7 @@ func TestSweepStaysWithinItsStep(t *testing.T) {
 	if removed, more := r.sweep(SweepInput{BeforeMicros: r.now + 1, MaxKeys: 100, Fits: full}); removed != 0 || !more {
 		t.Errorf("a full entry: removed %d, more %v", removed, more)
 	}
-	if keys, _ := r.store.writes(); keys != 0 {
+	if keys, _ := r.store.Writes(); keys != 0 {
 		t.Errorf("%d keys are written without room", keys)
 	}
 	if removed, more := r.sweep(SweepInput{BeforeMicros: r.now + 1, MaxKeys: 1000}); removed != 6 || more {
@@ -356,20 +365,20 @@ func TestWritesStayWithinTheirEstimates(t *testing.T) {
 		for _, data := range []int{0, inlineBytes - 100, 10 * inlineBytes} {
 			r.now += 2 * minuteMicros
 			r.record(tenantA, Record{Partition: "1", Txid: strings.Repeat("t", 475), Names: names, Data: make([]byte, data)})
-			if k, b := r.store.writes(); k > keys || b > bytes {
+			if k, b := r.store.Writes(); k > keys || b > bytes {
 				t.Errorf("%d names, %d bytes of data: wrote %d keys of %d, %d bytes of %d", count, data, k, keys, b, bytes)
 			}
 		}
 		for range 3 {
 			r.sweep(SweepInput{BeforeMicros: r.now + 1, MaxKeys: 1})
-			k, b := r.store.writes()
+			k, b := r.store.Writes()
 			if k > 1+sweepKeys+count*sweepNameKeys || b > removedBytes {
 				t.Errorf("%d names: removing wrote %d keys, %d bytes of %d", count, k, b, removedBytes)
 			}
 		}
 	}
-	if len(r.store.rows) != 1 || len(r.store.chunks) != 0 {
-		t.Errorf("%d rows and %d chunks are left when all traces are gone", len(r.store.rows), len(r.store.chunks))
+	if r.store.Len() != 1 || len(r.store.Chunks) != 0 {
+		t.Errorf("%d rows and %d chunks are left when all traces are gone", r.store.Len(), len(r.store.Chunks))
 	}
 }
 
