@@ -16,7 +16,7 @@ func BenchmarkSchedule(b *testing.B) {
 		i++
 		r.call(r.schedule(fmt.Sprint("new ", i), 10*second))
 		if i%100 == 0 {
-			r.space.next()
+			r.space.NextEntry()
 		}
 	}
 }
@@ -31,7 +31,7 @@ func BenchmarkTimeout(b *testing.B) {
 		r.call(r.schedule("timeout", second))
 		r.call(cancel("timeout"))
 		if i%100 == 0 {
-			r.space.next()
+			r.space.NextEntry()
 		}
 	}
 }
@@ -51,7 +51,7 @@ func BenchmarkFire256(b *testing.B) {
 			continue
 		}
 		r.fire(planned)
-		r.space.next()
+		r.space.NextEntry()
 	}
 }
 
@@ -66,7 +66,7 @@ func crowded(b *testing.B) *rig {
 			ops[j] = r.schedule(fmt.Sprint(i, "/", j), 100*second+int64(i*each+j)*millisecond)
 		}
 		r.call(ops...)
-		r.space.next()
+		r.space.NextEntry()
 	}
 	return r
 }

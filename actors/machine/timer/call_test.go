@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"queen/actors/machine/rowtest"
 	"queen/raftlog/command"
 )
 
@@ -54,7 +55,7 @@ func TestOperations(t *testing.T) {
 		}, command.TimerOpResult{Status: command.TimerAbsent}, 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, newMemory())
+			r := newRig(t, rowtest.NewMemory())
 			if c.pending {
 				r.call(r.schedule("k", 60*second))
 			}
@@ -83,7 +84,7 @@ func TestOperations(t *testing.T) {
 }
 
 func TestWhatFiresAtOnceCarriesTheOperation(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	op := r.schedule("k", 0)
 	op.ProducerSub, op.Encrypted, op.Payload = "alice", true, []byte(`{"encrypted":""}`)
 	out := r.call(op)
@@ -99,7 +100,7 @@ func TestWhatFiresAtOnceCarriesTheOperation(t *testing.T) {
 
 // Apply cannot decompress: what is compressed and due at once fires with what the command brings along, or waits for the leader.
 func TestACompressedTimerFiresAtOnceWithItsInflatedPayload(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	ready, broken := r.schedule("ready", 0), r.schedule("broken", 0)
 	ready.Zstd, ready.Inflated, broken.Zstd = true, []byte(`[1]`), true
 	out := r.call(ready, broken)
@@ -115,7 +116,7 @@ func TestACompressedTimerFiresAtOnceWithItsInflatedPayload(t *testing.T) {
 }
 
 func TestWhileFiringIsPausedNothingFiresAtOnce(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	r.paused = true
 	out := r.call(r.schedule("late", -second), r.schedule("later", 0), r.schedule("latest", -9*second))
 	if len(out.Appends) != 0 || out.Result.Ops[0].Fired {
@@ -140,7 +141,7 @@ func TestDelaysAreClampedToAHundredYears(t *testing.T) {
 			t.Errorf("delay %d: %d after the stamp, want %d", delay, got-testStart, want)
 		}
 	}
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	r.paused = true
 	r.call(r.schedule("past", math.MinInt64), r.schedule("future", math.MaxInt64))
 	if due, pending := r.next(); !pending || due != r.now {
@@ -149,7 +150,7 @@ func TestDelaysAreClampedToAHundredYears(t *testing.T) {
 }
 
 func TestARescheduleReplacesTheTimer(t *testing.T) {
-	m := newMemory()
+	m := rowtest.NewMemory()
 	r := newRig(t, m)
 	first := r.schedule("k", second)
 	first.Payload, first.Zstd, first.ProducerSub = bytes.Repeat([]byte{'1'}, inlineBytes+1), true, "alice"
@@ -171,8 +172,8 @@ func TestARescheduleReplacesTheTimer(t *testing.T) {
 	if fmt.Sprint(*row) != fmt.Sprint(want) || !bytes.Equal(payload, second.Payload) {
 		t.Errorf("got %+v\nwant %+v", *row, want)
 	}
-	if out.Result.Ops[0].Status != command.TimerRescheduled || len(m.chunks) != 0 {
-		t.Errorf("result %+v, %d chunks", out.Result.Ops[0], len(m.chunks))
+	if out.Result.Ops[0].Status != command.TimerRescheduled || len(m.Chunks) != 0 {
+		t.Errorf("result %+v, %d chunks", out.Result.Ops[0], len(m.Chunks))
 	}
 	if u := r.usage(tenantA); u != (Usage{1, uint64(len(second.Payload))}) {
 		t.Errorf("counted %+v", u)
@@ -180,7 +181,7 @@ func TestARescheduleReplacesTheTimer(t *testing.T) {
 }
 
 func TestAQuotaRefusesGrowthAlone(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	quota := uint64(2)
 	r.quota = &quota
 	refused := func(want bool, ops ...command.TimerOp) {
@@ -213,7 +214,7 @@ func TestAQuotaRefusesGrowthAlone(t *testing.T) {
 }
 
 func TestACallNamesATimerOnce(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	if _, refusal := r.tryCall(tenantA, r.schedule("k", second), cancel("k")); refusal == nil || refusal.Code != CodeBadOp {
 		t.Errorf("refusal %v", refusal)
 	}
@@ -223,17 +224,17 @@ func TestACallNamesATimerOnce(t *testing.T) {
 }
 
 func TestAPlanChangesNothing(t *testing.T) {
-	m := newMemory()
+	m := rowtest.NewMemory()
 	r := newRig(t, m)
 	r.call(r.schedule("a", second))
-	before := len(m.rows)
-	m.next()
+	before := m.Len()
+	m.NextEntry()
 	in := &CallInput{StampMicros: r.now + 1, Tenant: tenantA, Ops: []command.TimerOp{cancel("a"), r.schedule("b", second)}, Firing: true}
 	plan, refusal, err := r.machine.Plan(m, in)
 	if refusal != nil || err != nil {
 		t.Fatal(refusal, err)
 	}
-	if keys, _ := m.writes(); keys != 0 || len(m.rows) != before {
+	if keys, _ := m.Writes(); keys != 0 || m.Len() != before {
 		t.Fatalf("%d keys are written", keys)
 	}
 	if _, err := r.machine.Commit(m, m, plan); err != nil {
@@ -245,16 +246,16 @@ func TestAPlanChangesNothing(t *testing.T) {
 }
 
 func TestACallThatChangesNothingWritesNothing(t *testing.T) {
-	m := newMemory()
+	m := rowtest.NewMemory()
 	r := newRig(t, m)
 	r.call(cancel("a"), r.schedule("now", 0))
-	if keys, _ := m.writes(); keys != 0 {
+	if keys, _ := m.Writes(); keys != 0 {
 		t.Errorf("%d keys are written", keys)
 	}
 }
 
 func TestTenantsDoNotSeeEachOther(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	r.call(r.schedule("k", second))
 	if out, _ := r.tryCall(tenantB, cancel("k")); out.Result.Ops[0].Status != command.TimerAbsent {
 		t.Errorf("cancelled %+v", out.Result.Ops[0])
@@ -269,7 +270,7 @@ func TestTenantsDoNotSeeEachOther(t *testing.T) {
 
 // When all timers are gone nothing is left but the numbers.
 func TestNothingIsLeftOfTimersThatAreGone(t *testing.T) {
-	m := newMemory()
+	m := rowtest.NewMemory()
 	r := newRig(t, m)
 	for i := range 10 {
 		op := r.schedule(fmt.Sprint(i), int64(i+1)*millisecond)
@@ -279,8 +280,8 @@ func TestNothingIsLeftOfTimersThatAreGone(t *testing.T) {
 	r.call(cancel("3"), cancel("7"))
 	r.now += second
 	r.fire(r.plan())
-	if len(m.rows) != 1 || len(m.chunks) != 0 || m.rows[string(countersKey)] == nil {
-		t.Errorf("%d rows and %d chunks are left", len(m.rows), len(m.chunks))
+	if m.Len() != 1 || len(m.Chunks) != 0 || m.Row(countersKey) == nil {
+		t.Errorf("%d rows and %d chunks are left", m.Len(), len(m.Chunks))
 	}
 	if _, pending := r.next(); pending {
 		t.Error("something is pending")
@@ -289,7 +290,7 @@ func TestNothingIsLeftOfTimersThatAreGone(t *testing.T) {
 
 // What commands are weighed by must be what they write at most: a batch that is too large ends the node.
 func TestWritesStayWithinTheirEstimates(t *testing.T) {
-	m := newMemory()
+	m := rowtest.NewMemory()
 	r := newRig(t, m)
 	const counterBytes = 128
 	for _, size := range []int{10, inlineBytes, inlineBytes + 1} {
@@ -302,9 +303,9 @@ func TestWritesStayWithinTheirEstimates(t *testing.T) {
 			ops = append(ops, op)
 		}
 		for range 2 { // new, then rescheduled
-			m.next()
+			m.NextEntry()
 			r.call(ops...)
-			keys, bytes := m.writes()
+			keys, bytes := m.Writes()
 			most := counterBytes
 			for i := range ops {
 				most += OpBytes(&ops[i])
@@ -314,18 +315,18 @@ func TestWritesStayWithinTheirEstimates(t *testing.T) {
 			}
 		}
 		r.now += 2 * second
-		m.next()
+		m.NextEntry()
 		taken, room := 0, 0
 		r.fireWith(FireInput{Timers: failing(r.plan(), command.TimerPermanent, strings.Repeat("x", 5000)),
 			Fits: func(keys, bytes, chunkBytes int) bool { taken += keys; room += bytes; return true }})
-		if keys, bytes := m.writes(); keys > taken+1 || bytes > room+counterBytes {
+		if keys, bytes := m.Writes(); keys > taken+1 || bytes > room+counterBytes {
 			t.Errorf("putting off wrote %d keys of %d, %d bytes of %d", keys, taken, bytes, room)
 		}
 		r.now += 100 * second
-		m.next()
+		m.NextEntry()
 		planned := r.plan()
 		r.fire(planned)
-		if keys, bytes := m.writes(); keys > Keys*len(planned)+1 || bytes > RowBytes*len(planned)+counterBytes {
+		if keys, bytes := m.Writes(); keys > Keys*len(planned)+1 || bytes > RowBytes*len(planned)+counterBytes {
 			t.Errorf("firing %d wrote %d keys, %d bytes", len(planned), keys, bytes)
 		}
 	}

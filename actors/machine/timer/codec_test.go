@@ -2,42 +2,22 @@ package timer
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
-	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/google/uuid"
 
+	"queen/actors/machine/rowtest"
 	"queen/store"
 	"queen/store/layout"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares encoded bytes with a file that is never to change without a new format version.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".hex")
-	if *update {
-		if err := os.WriteFile(path, []byte(hex.EncodeToString(got)+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := hex.DecodeString(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s: bytes differ:\n%x\nwant\n%x", name, got, want)
+// rowCodec is that of the rows of a key.
+func rowCodec(key []byte) rowtest.Codec[*Row] {
+	return rowtest.Codec[*Row]{
+		Encode: func(r *Row) []byte { return appendRow(nil, r) },
+		Decode: func(row []byte) (*Row, error) { return DecodeRow(key, row) },
+		Bad:    ErrBadRow,
 	}
 }
 
@@ -56,18 +36,12 @@ func sampleRows() (inline, chunked *Row) {
 
 func TestRowsEqualGoldenFiles(t *testing.T) {
 	inline, chunked := sampleRows()
-	for name, row := range map[string]*Row{"row-inline": inline, "row-chunk": chunked} {
-		encoded := appendRow(nil, row)
-		golden(t, name, encoded)
-		decoded, err := DecodeRow(row.key(), encoded)
-		if err != nil || !reflect.DeepEqual(decoded, row) {
-			t.Errorf("%s: decoded %+v, %v; want %+v", name, decoded, err, row)
-		}
-	}
+	rowCodec(inline.key()).Golden(t, "row-inline", inline)
+	rowCodec(chunked.key()).Golden(t, "row-chunk", chunked)
 	c := counters{lastNumber: 4, Usage: Usage{Pending: 3, PayloadBytes: 200}, first: place{testStart, -5, 2}}
-	m := newMemory()
+	m := rowtest.NewMemory()
 	c.put(m)
-	golden(t, "counters", m.rows[string(countersKey)])
+	rowtest.Golden(t, "counters", m.Row(countersKey))
 	if read, err := readCounters(m); err != nil || read != c {
 		t.Errorf("counters: read %+v, %v", read, err)
 	}
@@ -75,7 +49,7 @@ func TestRowsEqualGoldenFiles(t *testing.T) {
 
 // TestRowsOfATimerAreTheseThree pins what a call leaves in the store, byte by byte.
 func TestRowsOfATimerAreTheseThree(t *testing.T) {
-	m := newMemory()
+	m := rowtest.NewMemory()
 	r := newRig(t, m)
 	r.call(r.schedule("k", second))
 	var dump []byte
@@ -89,26 +63,17 @@ func TestRowsOfATimerAreTheseThree(t *testing.T) {
 			t.Fatalf("%d rows under %x, %v", n, prefix, err)
 		}
 	}
-	golden(t, "rows", dump)
-	if len(m.rows) != 4 {
-		t.Errorf("%d rows, the counters among them", len(m.rows))
+	rowtest.Golden(t, "rows", dump)
+	if m.Len() != 4 {
+		t.Errorf("%d rows, the counters among them", m.Len())
 	}
 }
 
 func TestCutRowsAreRefused(t *testing.T) {
 	inline, chunked := sampleRows()
-	head := len(appendRow(nil, inline)) - len(inline.Inline)
-	for n := range head {
-		if _, err := DecodeRow(inline.key(), appendRow(nil, inline)[:n]); !errors.Is(err, ErrBadRow) {
-			t.Errorf("%d bytes of a row: %v", n, err)
-		}
-	}
+	rowCodec(inline.key()).Cut(t, "row", inline, len(inline.Inline))
+	rowCodec(chunked.key()).Cut(t, "row with a chunk", chunked, 0)
 	encoded := appendRow(nil, chunked)
-	for n := range encoded {
-		if _, err := DecodeRow(chunked.key(), encoded[:n]); !errors.Is(err, ErrBadRow) {
-			t.Errorf("%d bytes of a row with a chunk: %v", n, err)
-		}
-	}
 	if _, err := DecodeRow(chunked.key(), append(bytes.Clone(encoded), 0)); !errors.Is(err, ErrBadRow) {
 		t.Errorf("a byte after the chunk: %v", err)
 	}
@@ -125,7 +90,7 @@ func TestCutRowsAreRefused(t *testing.T) {
 }
 
 func TestDamagedCountsAreRefused(t *testing.T) {
-	m := newMemory()
+	m := rowtest.NewMemory()
 	m.Put(countersKey, make([]byte, countersBytes-1))
 	if _, err := Load(m); !errors.Is(err, ErrBadRow) {
 		t.Errorf("counters: %v", err)
@@ -147,19 +112,9 @@ func FuzzDecodeRow(f *testing.F) {
 	f.Add(inline.key(), appendRow(nil, inline))
 	f.Add(chunked.key(), appendRow(nil, chunked))
 	f.Fuzz(func(t *testing.T, key, data []byte) {
-		row, err := DecodeRow(key, data)
-		if err != nil {
-			if !errors.Is(err, ErrBadRow) {
-				t.Fatalf("undeclared error %v", err)
-			}
-			return
-		}
-		if !bytes.Equal(row.key(), key) {
+		if row, err := DecodeRow(key, data); err == nil && !bytes.Equal(row.key(), key) {
 			t.Fatalf("key %x became %x", key, row.key())
 		}
-		again, err := DecodeRow(key, appendRow(nil, row))
-		if err != nil || !reflect.DeepEqual(row, again) {
-			t.Fatalf("row changed: %+v to %+v, %v", row, again, err)
-		}
+		rowCodec(key).Stable(t, data)
 	})
 }

@@ -1,12 +1,11 @@
 package timer
 
 import (
-	"bytes"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"testing"
 
+	"queen/actors/machine/rowtest"
 	"queen/raftlog/command"
 )
 
@@ -15,7 +14,7 @@ import (
 func TestALoadedMachineWritesLikeOneThatNeverStopped(t *testing.T) {
 	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 3))
-		a, b := newMemory(), newMemory()
+		a, b := rowtest.NewMemory(), rowtest.NewMemory()
 		steady, loaded := newRig(t, a), newRig(t, b)
 		loaded.front = 1
 		for step := range 400 {
@@ -49,9 +48,9 @@ func TestALoadedMachineWritesLikeOneThatNeverStopped(t *testing.T) {
 					t.Fatalf("seed %d, step %d: %v and %v", seed, step, want.Result.Ops, got.Result.Ops)
 				}
 			}
-			a.next()
-			b.next()
-			if !maps.EqualFunc(a.rows, b.rows, bytes.Equal) || !maps.EqualFunc(a.chunks, b.chunks, bytes.Equal) {
+			a.NextEntry()
+			b.NextEntry()
+			if !a.Equal(b) {
 				t.Fatalf("seed %d, step %d: the rows differ", seed, step)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"queen/actors/machine/rowtest"
 	"queen/raftlog/command"
 	"queen/store"
 )
@@ -21,7 +22,7 @@ func wantFates(t *testing.T, out FireOutput, want ...command.TimerFate) {
 }
 
 func TestWhatIsDueFiresAndIsGone(t *testing.T) {
-	m := newMemory()
+	m := rowtest.NewMemory()
 	r := newRig(t, m)
 	op := r.schedule("k", second)
 	op.ProducerSub, op.Payload = "alice", bytes.Repeat([]byte{'7'}, inlineBytes+1)
@@ -37,8 +38,8 @@ func TestWhatIsDueFiresAndIsGone(t *testing.T) {
 	if got.ID != op.MessageID || string(got.Txid) != op.Txid || string(got.ProducerSub) != "alice" || got.Encrypted || !bytes.Equal(got.Payload, op.Payload) {
 		t.Errorf("message %v %q", got.ID, got.Txid)
 	}
-	if row, _ := r.peek(tenantA, "q", "k"); row != nil || len(m.chunks) != 0 || r.usage(tenantA) != (Usage{}) {
-		t.Errorf("left %+v, %d chunks, %+v", row, len(m.chunks), r.usage(tenantA))
+	if row, _ := r.peek(tenantA, "q", "k"); row != nil || len(m.Chunks) != 0 || r.usage(tenantA) != (Usage{}) {
+		t.Errorf("left %+v, %d chunks, %+v", row, len(m.Chunks), r.usage(tenantA))
 	}
 	// The same plan again, as after a change of the leader: the timer is gone and nothing is appended.
 	again := r.fire(planned)
@@ -52,7 +53,7 @@ func TestWhatIsDueFiresAndIsGone(t *testing.T) {
 }
 
 func TestAPlanThatNamesATimerTwiceFiresItOnce(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	r.call(r.schedule("k", second))
 	r.now += second
 	planned := r.plan()
@@ -86,7 +87,7 @@ func TestAFireFindsWhatHasHappenedSinceItsPlan(t *testing.T) {
 		"a cancel elsewhere": {func(r *rig) { _, _ = r.tryCall(tenantB, cancel("k")) }, command.TimerFired, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, newMemory())
+			r := newRig(t, rowtest.NewMemory())
 			r.call(r.schedule("k", second))
 			r.now += second
 			planned := r.plan()
@@ -105,7 +106,7 @@ func TestAFireFindsWhatHasHappenedSinceItsPlan(t *testing.T) {
 
 // A leader whose clock is ahead plans what is not due at the stamps of the log.
 func TestNothingFiresBeforeItsDelay(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	r.call(r.schedule("k", second))
 	scheduled := r.now
 	r.now += 10 * second
@@ -116,7 +117,7 @@ func TestNothingFiresBeforeItsDelay(t *testing.T) {
 }
 
 func TestPausesDoubleUntilTheTimerIsDead(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	op := r.schedule("k", second)
 	op.Payload, op.Zstd, op.Encrypted, op.ProducerSub = []byte("no \xff zstd"), true, true, "alice"
 	r.call(op)
@@ -169,7 +170,7 @@ func TestPausesDoubleUntilTheTimerIsDead(t *testing.T) {
 
 // The dead letter of an encrypted timer is stored encrypted, as it was (state 8.2).
 func TestALetterKeepsItsEnvelope(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	op := r.schedule("k", second)
 	op.Encrypted, op.Payload = true, []byte(`{"encrypted":"AA=="}`)
 	r.call(op)
@@ -202,7 +203,7 @@ func TestPausesHaveABound(t *testing.T) {
 }
 
 func TestTransientFailuresDoNotCount(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	r.call(r.schedule("k", second))
 	r.now += second
 	for range 20 {
@@ -219,7 +220,7 @@ func TestTransientFailuresDoNotCount(t *testing.T) {
 }
 
 func TestATimerInPauseCanBeCancelled(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	r.call(r.schedule("k", second))
 	r.now += second
 	r.fire(failing(r.plan(), command.TimerPermanent, "no"))
@@ -233,7 +234,7 @@ func TestATimerInPauseCanBeCancelled(t *testing.T) {
 
 // A queue that has begun to encrypt takes nothing in clear (cluster 15.3): the timer stays as it is, and is planned again.
 func TestInClearForAQueueThatEncryptsFiresNothing(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	r.call(r.schedule("a", second), r.schedule("b", second), r.schedule("c", second))
 	r.now += second
 	planned := r.plan()
@@ -250,17 +251,17 @@ func TestInClearForAQueueThatEncryptsFiresNothing(t *testing.T) {
 }
 
 func TestWhileFiringIsPausedNothingHappens(t *testing.T) {
-	m := newMemory()
+	m := rowtest.NewMemory()
 	r := newRig(t, m)
 	r.call(r.schedule("a", second), r.schedule("b", 2*second))
 	r.now += 2 * second
 	planned := r.plan()
 	failing(planned[1:], command.TimerPermanent, "no")
 	r.paused = true
-	m.next()
+	m.NextEntry()
 	out := r.fire(planned)
 	wantFates(t, out, command.TimerPaused, command.TimerPaused)
-	if keys, _ := m.writes(); keys != 0 || len(out.Appends) != 0 {
+	if keys, _ := m.Writes(); keys != 0 || len(out.Appends) != 0 {
 		t.Errorf("%d keys are written, appended %+v", keys, out.Appends)
 	}
 	// The backlog drains oldest first.
@@ -271,18 +272,18 @@ func TestWhileFiringIsPausedNothingHappens(t *testing.T) {
 }
 
 func TestWithoutRoomATimerStaysAsItIs(t *testing.T) {
-	m := newMemory()
+	m := rowtest.NewMemory()
 	r := newRig(t, m)
 	r.call(r.schedule("a", second), r.schedule("b", second))
 	r.now += second
 	planned := failing(r.plan(), command.TimerPermanent, "no")
 	for _, most := range []uint32{5, 1} { // put off, and dead
-		m.next()
+		m.NextEntry()
 		policy := testBackoff
 		policy.MaxAttempts = most
 		out := r.fireWith(FireInput{Timers: planned, Backoff: policy, Fits: func(int, int, int) bool { return false }})
 		wantFates(t, out, command.TimerNoRoom, command.TimerNoRoom)
-		if keys, _ := m.writes(); keys != 0 || len(out.Letters) != 0 {
+		if keys, _ := m.Writes(); keys != 0 || len(out.Letters) != 0 {
 			t.Errorf("%d keys are written, letters %+v", keys, out.Letters)
 		}
 	}
@@ -292,7 +293,7 @@ func TestWithoutRoomATimerStaysAsItIs(t *testing.T) {
 }
 
 func TestReasonsAreCut(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	r.call(r.schedule("k", second))
 	r.now += second
 	r.fire(failing(r.plan(), command.TimerTransient, "x"+strings.Repeat("é", maxReasonBytes)))
@@ -304,7 +305,7 @@ func TestReasonsAreCut(t *testing.T) {
 // Messages for one partition are one append, in their order; where a txid repeats another one begins, so that the window of the
 // queue decides and nothing else (messaging 4.6).
 func TestMessagesOfAPartitionAreAppendedTogether(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	for i, c := range []struct{ queue, partition, txid string }{
 		{"q", "a", "1"}, {"q", "b", "1"}, {"q", "a", "2"}, {"q", "a", "1"}, {"q", "a", "2"}, {"p", "a", "1"}, {"q", "b", "3"}, {"q", "a", "2"},
 	} {

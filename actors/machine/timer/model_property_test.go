@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"queen/actors/machine/rowtest"
 	"queen/raftlog/command"
 	"queen/store/layout"
 )
@@ -213,11 +214,11 @@ func (tr *trial) run(t *rapid.T) {
 		"time": func(t *rapid.T) {
 			tr.now += rapid.SampledFrom([]uint64{1, millisecond, 299 * millisecond, second, 3 * second, 70 * second}).Draw(t, "passes")
 		},
-		"entry":   func(*rapid.T) { tr.space.next() },
+		"entry":   func(*rapid.T) { tr.space.NextEntry() },
 		"restart": func(*rapid.T) { tr.load() },
 		// A command that is taken back leaves nothing: the actor forgets its memory.
 		"rollback": func(t *rapid.T) {
-			kept, now, rollback := tr.m.copied(), tr.now, tr.space.mark()
+			kept, now, rollback := tr.m.copied(), tr.now, tr.space.Mark()
 			for range rapid.IntRange(1, 3).Draw(t, "commands") {
 				if rapid.Bool().Draw(t, "fires") {
 					tr.doFire(t)
@@ -265,11 +266,11 @@ func (tr *trial) drain(t *rapid.T) {
 // maps, which see a key that is deleted twice and a chunk that is lost.
 func TestTimersEqualAModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := newMemory()
+		m := rowtest.NewMemory()
 		tr := &trial{newRig(t, m), &model{timers: map[timerName]modelTimer{}, ended: map[uuid.UUID]string{}}}
 		tr.run(t)
-		if len(m.chunks) != 0 || len(m.rows) > 1 {
-			t.Fatalf("%d rows and %d chunks are left", len(m.rows), len(m.chunks))
+		if len(m.Chunks) != 0 || m.Len() > 1 {
+			t.Fatalf("%d rows and %d chunks are left", m.Len(), len(m.Chunks))
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"queen/actors/machine/rowtest"
 	"queen/raftlog/command"
 )
 
@@ -14,18 +15,18 @@ func TestCancellingTheFirstTimerDoesNotLookForTheNext(t *testing.T) {
 		"ever later":   func(i int) int64 { return int64(1000+i) * millisecond },
 		"ever earlier": func(i int) int64 { return int64(10_000-i) * millisecond },
 	} {
-		m := newMemory()
+		m := rowtest.NewMemory()
 		r := newRig(t, m)
 		r.call(r.schedule("stays", 100*second))
 		r.load()
-		m.scans = 0
+		m.Scans = 0
 		for i := range 3 * frontMost {
 			key := fmt.Sprint(i)
 			r.call(r.schedule(key, delay(i)))
 			r.call(cancel(key))
 		}
-		if m.scans > 1 {
-			t.Errorf("%s: %d scans for %d cancelled timers", name, m.scans, 3*frontMost)
+		if m.Scans > 1 {
+			t.Errorf("%s: %d scans for %d cancelled timers", name, m.Scans, 3*frontMost)
 		}
 		if due, pending := r.next(); !pending || due <= r.now {
 			t.Errorf("%s: next at %d, %v", name, due, pending)
@@ -34,7 +35,7 @@ func TestCancellingTheFirstTimerDoesNotLookForTheNext(t *testing.T) {
 }
 
 func TestFiringLooksForTheNextPlacesNowAndThen(t *testing.T) {
-	m := newMemory()
+	m := rowtest.NewMemory()
 	r := newRig(t, m)
 	const stored = 3*frontMost + 7
 	for first := 0; first < stored; first += 100 {
@@ -47,12 +48,12 @@ func TestFiringLooksForTheNextPlacesNowAndThen(t *testing.T) {
 	r.load()
 	r.now += second
 	fired, rounds := 0, 0
-	m.scans = 0
+	m.Scans = 0
 	for planned := r.plan(); len(planned) > 0; planned = r.plan() {
 		fired += len(r.fire(planned).Result.Timers)
 		rounds++
 	}
-	if looks := m.scans - rounds; fired != stored || looks > stored/frontMost+2 {
+	if looks := m.Scans - rounds; fired != stored || looks > stored/frontMost+2 {
 		t.Errorf("%d fired in %d rounds, %d looks for the next places", fired, rounds, looks)
 	}
 	if _, pending := r.next(); pending {

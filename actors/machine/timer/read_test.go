@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"queen/actors/machine/rowtest"
 	"queen/raftlog/command"
 )
 
@@ -18,7 +19,7 @@ func keysOf(rows []*Row) (keys []string) {
 }
 
 func TestListsComeInTheOrderOfTheBytes(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	for _, key := range []string{"b", "a/2", "é", "a", "a/10", "B", "%"} {
 		r.call(r.schedule(key, second))
 	}
@@ -54,7 +55,7 @@ func TestListsComeInTheOrderOfTheBytes(t *testing.T) {
 }
 
 func TestALimitOfAListIsClamped(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	var ops []command.TimerOp
 	for i := range MaxListed + 1 {
 		ops = append(ops, r.schedule(fmt.Sprintf("%04d", i), second))
@@ -66,7 +67,7 @@ func TestALimitOfAListIsClamped(t *testing.T) {
 }
 
 func TestAPageOfLongRowsEndsEarly(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	var ops []command.TimerOp
 	for i := range 100 {
 		op := r.schedule(fmt.Sprintf("%03d", i), second)
@@ -88,7 +89,7 @@ func TestAPageOfLongRowsEndsEarly(t *testing.T) {
 }
 
 func TestCountsGoByPrefix(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	for _, key := range []string{"a", "ab", "a%", "a_", "b", "A"} {
 		r.call(r.schedule(key, second))
 	}
@@ -103,7 +104,7 @@ func TestCountsGoByPrefix(t *testing.T) {
 }
 
 func TestAReadEndsWithItsRequest(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	var ops []command.TimerOp
 	for i := range checkEvery {
 		ops = append(ops, r.schedule(fmt.Sprint(i), second))
@@ -130,7 +131,7 @@ func dueKeys(due []Due) (keys []string) {
 }
 
 func TestPlansAreBoundedAndInOrder(t *testing.T) {
-	r := newRig(t, newMemory())
+	r := newRig(t, rowtest.NewMemory())
 	for i, delay := range []int64{5, 1, 3, 2, 4, 100} {
 		op := r.schedule(fmt.Sprint(i), delay*second)
 		op.Payload = make([]byte, 10_000-len("Default")-len(op.Txid))
@@ -162,15 +163,15 @@ func TestPlansAreBoundedAndInOrder(t *testing.T) {
 }
 
 func TestAPlanFindsDamage(t *testing.T) {
-	for name, damage := range map[string]func(m *memory, row *Row){
-		"no row":      func(m *memory, row *Row) { m.Delete(row.key()) },
-		"another row": func(m *memory, row *Row) { row.Number++; m.Put(row.key(), appendRow(nil, row)) },
-		"no place": func(m *memory, row *Row) {
+	for name, damage := range map[string]func(m *rowtest.Memory, row *Row){
+		"no row":      func(m *rowtest.Memory, row *Row) { m.Delete(row.key()) },
+		"another row": func(m *rowtest.Memory, row *Row) { row.Number++; m.Put(row.key(), appendRow(nil, row)) },
+		"no place": func(m *rowtest.Memory, row *Row) {
 			m.Delete(row.place().key())
 			m.Put(append(row.place().key(), 0), row.key())
 		},
 	} {
-		m := newMemory()
+		m := rowtest.NewMemory()
 		r := newRig(t, m)
 		r.call(r.schedule("k", second))
 		row, _ := r.peek(tenantA, "q", "k")
@@ -183,14 +184,14 @@ func TestAPlanFindsDamage(t *testing.T) {
 
 // Whether something is due is one read, and finding it begins at the first place (architecture 7).
 func TestPlansBeginAtTheFirstPlace(t *testing.T) {
-	m := newMemory()
+	m := rowtest.NewMemory()
 	r := newRig(t, m)
 	for i := range 10 {
 		r.call(r.schedule(fmt.Sprint(i), int64(i+1)*second))
 	}
-	m.scans = 0
-	if due, _, err := PlanDue(m, r.now, Limits{10, 10}); len(due) != 0 || err != nil || m.scans != 0 {
-		t.Errorf("nothing is due: %v, %v, %d scans", due, err, m.scans)
+	m.Scans = 0
+	if due, _, err := PlanDue(m, r.now, Limits{10, 10}); len(due) != 0 || err != nil || m.Scans != 0 {
+		t.Errorf("nothing is due: %v, %v, %d scans", due, err, m.Scans)
 	}
 	r.call(cancel("0"))
 	r.now += 3 * second
@@ -198,7 +199,7 @@ func TestPlansBeginAtTheFirstPlace(t *testing.T) {
 	r.now += second
 	planned := r.plan()
 	row, _ := r.peek(tenantA, "q", planned[0].Key)
-	if !slices.Equal(m.scannedFrom, row.place().key()) {
-		t.Errorf("the plan begins at %x", m.scannedFrom)
+	if !slices.Equal(m.ScannedFrom, row.place().key()) {
+		t.Errorf("the plan begins at %x", m.ScannedFrom)
 	}
 }
