@@ -1,47 +1,18 @@
 package kv
 
 import (
-	"bytes"
-	"encoding/hex"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
-	"reflect"
-	"strings"
 	"testing"
 
+	"queen/actors/machine/rowtest"
 	"queen/store"
 	"queen/store/layout"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
 func keyOf(key string) []byte { return layout.KV(tenantA, "n", key) }
 
-// golden compares encoded bytes with a file that is never to change without a new format version.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".hex")
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(hex.EncodeToString(got)+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := hex.DecodeString(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s: bytes differ:\n%x\nwant\n%x", name, got, want)
-	}
+var rowCodec = rowtest.Codec[*Row]{
+	Encode: func(r *Row) []byte { return appendRow(nil, r) }, Decode: DecodeRow, Bad: ErrBadRow,
 }
 
 func sampleRows() map[string]*Row {
@@ -53,14 +24,10 @@ func sampleRows() map[string]*Row {
 
 func TestRowsEqualGoldenFiles(t *testing.T) {
 	for name, row := range sampleRows() {
-		encoded := appendRow(nil, row)
-		golden(t, name, encoded)
-		if decoded, err := DecodeRow(encoded); err != nil || !reflect.DeepEqual(decoded, row) {
-			t.Errorf("%s: decoded %+v, %v; want %+v", name, decoded, err, row)
-		}
+		rowCodec.Golden(t, name, row)
 	}
-	golden(t, "permit", permit("host:1:ab", testStart+7))
-	golden(t, "permit-without-owner", permit("", testStart))
+	rowtest.Golden(t, "permit", permit("host:1:ab", testStart+7))
+	rowtest.Golden(t, "permit-without-owner", permit("", testStart))
 	// Every count is written in the same way; a small call shows all of them.
 	r := newRig(t)
 	r.one(lasting(put("k", "12"), 1))
@@ -68,18 +35,13 @@ func TestRowsEqualGoldenFiles(t *testing.T) {
 		"counters": countersKey, "usage": layout.KVUsage(tenantA), "namespace": layout.KVNamespace(tenantA, "n"),
 		"expiry": layout.KVExpiry(r.now+second, keyOf("k")),
 	} {
-		golden(t, name, r.store.rows[string(key)])
+		rowtest.Golden(t, name, r.store.Row(key))
 	}
 }
 
 func TestCutRowsAreRefused(t *testing.T) {
 	for name, row := range sampleRows() {
-		encoded := appendRow(nil, row)
-		for n := range len(encoded) - len(row.Inline) {
-			if _, err := DecodeRow(encoded[:n]); !errors.Is(err, ErrBadRow) {
-				t.Errorf("%s: %d bytes: %v", name, n, err)
-			}
-		}
+		rowCodec.Cut(t, name, row, len(row.Inline))
 	}
 	var a, b uint64
 	for _, bad := range [][]byte{{}, {rowVersion}, {rowVersion, 1}, {rowVersion, 1, 2, 3}, {rowVersion + 1, 1, 2}, {rowVersion, 0x81, 0, 2}} {
@@ -91,22 +53,20 @@ func TestCutRowsAreRefused(t *testing.T) {
 
 // TestDamagedRowsAreErrors: a store that does not fit together ends the command, not the node's memory of it.
 func TestDamagedRowsAreErrors(t *testing.T) {
-	for name, damage := range map[string]func(rows map[string][]byte, expiry string){
-		"row":      func(rows map[string][]byte, _ string) { rows[string(keyOf("k"))] = []byte{9} },
-		"counters": func(rows map[string][]byte, _ string) { rows[string(countersKey)] = []byte{9} },
-		"usage":    func(rows map[string][]byte, _ string) { rows[string(layout.KVUsage(tenantA))] = []byte{9} },
-		"namespace": func(rows map[string][]byte, _ string) {
-			rows[string(layout.KVNamespace(tenantA, "n"))] = appendNumbers(0)
-		},
-		"row gone": func(rows map[string][]byte, _ string) { delete(rows, string(keyOf("k"))) },
-		"expiry": func(rows map[string][]byte, expiry string) {
-			rows[string(layout.KVExpiry(testStart+5, keyOf("k")))] = rows[expiry]
-			delete(rows, expiry)
+	for name, damage := range map[string]func(m *rowtest.Memory, expiry []byte){
+		"row":       func(m *rowtest.Memory, _ []byte) { m.Set(keyOf("k"), []byte{9}) },
+		"counters":  func(m *rowtest.Memory, _ []byte) { m.Set(countersKey, []byte{9}) },
+		"usage":     func(m *rowtest.Memory, _ []byte) { m.Set(layout.KVUsage(tenantA), []byte{9}) },
+		"namespace": func(m *rowtest.Memory, _ []byte) { m.Set(layout.KVNamespace(tenantA, "n"), appendNumbers(0)) },
+		"row gone":  func(m *rowtest.Memory, _ []byte) { m.Remove(keyOf("k")) },
+		"expiry": func(m *rowtest.Memory, expiry []byte) {
+			m.Set(layout.KVExpiry(testStart+5, keyOf("k")), m.Row(expiry))
+			m.Remove(expiry)
 		},
 	} {
 		r := newRig(t)
 		r.one(lasting(put("k", "1"), 1))
-		damage(r.store.rows, string(layout.KVExpiry(r.now+second, keyOf("k"))))
+		damage(r.store, layout.KVExpiry(r.now+second, keyOf("k")))
 		_, _, err := Sweep(r.store, r.store, SweepInput{NowMicros: r.now + 2*second, MaxRows: 10, Fits: always})
 		if !errors.Is(err, ErrBadRow) {
 			t.Errorf("%s: %v", name, err)
@@ -118,16 +78,5 @@ func FuzzDecodeRow(f *testing.F) {
 	for _, row := range sampleRows() {
 		f.Add(appendRow(nil, row))
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		row, err := DecodeRow(data)
-		if err != nil {
-			if !errors.Is(err, ErrBadRow) {
-				t.Fatalf("undeclared error %v", err)
-			}
-			return
-		}
-		if again := appendRow(nil, row); !bytes.Equal(again, data) {
-			t.Fatalf("a second encoding of the same row: %x, want %x", again, data)
-		}
-	})
+	f.Fuzz(func(t *testing.T, data []byte) { rowCodec.Exact(t, data) })
 }

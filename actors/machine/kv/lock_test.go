@@ -16,7 +16,7 @@ import (
 func (r *rig) locks(ops ...command.LockOp) []command.LockOpResult {
 	r.t.Helper()
 	r.now++
-	r.store.nextEntry()
+	r.store.NextEntry()
 	result, err := ExecuteLock(r.store, r.store, &command.Lock{Tenant: r.tenant, Ops: ops}, Moment{NowMicros: r.now, Quota: r.quota})
 	locked, ok := result.(*command.LockResult)
 	if err != nil || !ok || len(locked.Ops) != len(ops) {
@@ -63,8 +63,8 @@ func TestALockHasOneHolder(t *testing.T) {
 	if got := r.lock(acquire("b", 1)); got.Done || got.Token != 0 || !slices.Equal(held(got.Holders), []string{"0a"}) {
 		t.Errorf("the second gets %+v", got)
 	}
-	before := r.store.copied()
-	if got := r.lock(acquire("a", 1)); !got.Done || !got.Already || got.Slot != 0 || got.Token != first.Token || !r.store.equals(before) {
+	before := r.store.Copied()
+	if got := r.lock(acquire("a", 1)); !got.Done || !got.Already || got.Slot != 0 || got.Token != first.Token || !r.store.Equal(before) {
 		t.Errorf("its owner gets %+v, or the permit was rewritten", got)
 	}
 	if got := r.lock(acquire("", 1)); got.Done || got.Already {
@@ -269,7 +269,7 @@ func TestKeysThatAreNoSlotsAreNotCounted(t *testing.T) {
 		row := appendRow(nil, &Row{Version: 1, Inline: []byte("1")})
 		whole := r.store
 		for i := range foreign {
-			whole.rows[string(append(keyOf("")[:17], fmt.Sprintf("%s\x00l#!%05d", LockNamespace, i)...))] = row
+			whole.Set(append(keyOf("")[:17], fmt.Sprintf("%s\x00l#!%05d", LockNamespace, i)...), row)
 		}
 		result, err := ReadLock(r.store, &command.Lock{Tenant: tenantA, Ops: []command.LockOp{getLock()}}, r.now)
 		if err != nil {
@@ -279,8 +279,8 @@ func TestKeysThatAreNoSlotsAreNotCounted(t *testing.T) {
 		if len(list.Holders) != 12 || list.Holders[10].Slot != 10 || list.Holders[10].Owner != "o10" {
 			t.Errorf("beside %d other keys: %q", foreign, held(list.Holders))
 		}
-		if r.store.scanned > slotScan+1 {
-			t.Errorf("%d rows are visited", r.store.scanned)
+		if r.store.Scanned > slotScan+1 {
+			t.Errorf("%d rows are visited", r.store.Scanned)
 		}
 	}
 }
@@ -301,9 +301,9 @@ func TestLocksCountAgainstTheQuota(t *testing.T) {
 	r.quota = Quota{Rows: 1, Bytes: NoLimit}
 	token := r.lock(acquire("a", 2)).Token
 	c := &command.Lock{Tenant: tenantA, Ops: []command.LockOp{acquire("b", 2)}}
-	before := r.store.copied()
+	before := r.store.Copied()
 	result, err := ExecuteLock(r.store, r.store, c, Moment{NowMicros: r.now, Quota: r.quota})
-	if refusal, ok := result.(*command.Refusal); err != nil || !ok || refusal.Code != CodeQuota || !r.store.equals(before) {
+	if refusal, ok := result.(*command.Refusal); err != nil || !ok || refusal.Code != CodeQuota || !r.store.Equal(before) {
 		t.Errorf("beyond the quota: %+v, %v", result, err)
 	}
 	r.quota = Quota{}
@@ -335,9 +335,9 @@ func TestHostileLockCallsAreRefused(t *testing.T) {
 	if got := r.lock(op); !got.Done || r.lock(getLock()).Holders[0].ExpiresMicros == 0 {
 		t.Errorf("a limit and a lifetime out of range: %+v", got)
 	}
-	for key := range r.store.rows {
+	for key := range r.store.All() {
 		if strings.HasSuffix(key, "l#0") && key[0] == 'k' {
-			r.store.rows[key] = []byte{9}
+			r.store.Set([]byte(key), []byte{9})
 		}
 	}
 	for _, op := range []command.LockOp{getLock(), acquire("a", 1), renew(1, ""), release(1)} {

@@ -17,7 +17,7 @@ func (r *rig) move(in MoveInput) (bytes uint64, more bool) {
 	if in.Fits == nil {
 		in.Fits = fitsAll
 	}
-	r.store.nextEntry()
+	r.store.NextEntry()
 	bytes, more, err := MoveChunks(r.store, r.store, in)
 	if err != nil {
 		r.t.Fatalf("move: %v", err)
@@ -34,7 +34,7 @@ func TestMovingEmptiesABucket(t *testing.T) {
 	for i := range 5 {
 		r.one(lasting(put(fmt.Sprint(i), large(i)), uint64(i)))
 	}
-	r.store.bucket = 2
+	r.store.OpenBucket = 2
 	r.one(put("5", large(5)))
 	before := r.one(prefix("", "", 0))
 	if bytes, more := r.move(MoveInput{Bucket: 2, MaxBytes: 1 << 20}); bytes != 0 || more {
@@ -58,7 +58,7 @@ func TestMovingEmptiesABucket(t *testing.T) {
 	if holds, err := HoldsChunksIn(r.store, 1); err != nil || holds {
 		t.Errorf("the bucket holds %v, %v", holds, err)
 	}
-	for ref := range r.store.chunks {
+	for ref := range r.store.Chunks {
 		if ref.Bucket != 2 {
 			t.Errorf("%s is left", ref)
 		}
@@ -78,11 +78,11 @@ func TestAStepOfMovingIsBounded(t *testing.T) {
 		}
 		r.call(ops...)
 	}
-	r.store.bucket = 2
+	r.store.OpenBucket = 2
 	if bytes, more := r.move(MoveInput{Bucket: 1, MaxBytes: 1 << 30}); bytes != moveRows*(inlineBytes+1) || !more {
 		t.Errorf("moved %d, %v", bytes, more)
 	}
-	r.store.rows[string(layout.KVChunk(1, keyOf("missing")))] = []byte{}
+	r.store.Set(layout.KVChunk(1, keyOf("missing")), []byte{})
 	if _, _, err := MoveChunks(r.store, r.store, MoveInput{Bucket: 1, MaxBytes: 1 << 30, Fits: fitsAll}); !errors.Is(err, ErrBadRow) {
 		t.Errorf("a chunk of no row: %v", err)
 	}
@@ -98,7 +98,7 @@ func TestWritesStayWithinTheirEstimates(t *testing.T) {
 	}
 	within := func(what string, keys, bytes int) {
 		t.Helper()
-		if k, b := r.store.writes(); k > keys || b > bytes {
+		if k, b := r.store.Writes(); k > keys || b > bytes {
 			t.Errorf("%s: wrote %d keys of %d, %d bytes of %d", what, k, keys, b, bytes)
 		}
 	}
@@ -112,14 +112,14 @@ func TestWritesStayWithinTheirEstimates(t *testing.T) {
 				}
 			}
 			keys, bytes := Weigh(ops)
-			r.store.bucket++
+			r.store.OpenBucket++
 			r.call(ops...)
 			within(fmt.Sprintf("%d puts of %d bytes", count, size), keys, bytes)
 			for i := range ops {
 				ops[i].Kind, ops[i].Value, ops[i].Delta = command.KVIncr, nil, "1"
 			}
 			keys, bytes = Weigh(ops)
-			r.store.bucket++
+			r.store.OpenBucket++
 			r.call(ops...)
 			within(fmt.Sprintf("%d incrs of %d bytes", count, size), keys, bytes)
 			r.now += 2 * second

@@ -11,9 +11,9 @@ import (
 // refused tells whether a call is refused for the quota; then it must not have changed anything.
 func (r *rig) refused(ops ...command.KVOp) bool {
 	r.t.Helper()
-	before := r.store.copied()
+	before := r.store.Copied()
 	refusal, ok := r.execute(ops...).(*command.Refusal)
-	if ok && (refusal.Code != CodeQuota || !r.store.equals(before)) {
+	if ok && (refusal.Code != CodeQuota || !r.store.Equal(before)) {
 		r.t.Fatalf("refused with %+v", refusal)
 	}
 	return ok
@@ -109,7 +109,7 @@ func TestAQuotaIsJudgedInBoundedTime(t *testing.T) {
 	r.now += 2 * second
 	r.tenant = tenantA
 	r.quota = Quota{Rows: 0, Bytes: NoLimit}
-	if !r.refused(put("k", "1")) || r.store.scanned > spentScan {
-		t.Errorf("%d rows are visited", r.store.scanned)
+	if !r.refused(put("k", "1")) || r.store.Scanned > spentScan {
+		t.Errorf("%d rows are visited", r.store.Scanned)
 	}
 }

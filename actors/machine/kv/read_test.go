@@ -155,9 +155,9 @@ func TestAPageEndsAmongRowsThatHaveExpired(t *testing.T) {
 	r := newRig(t)
 	expired := appendRow(nil, &Row{Version: 1, ExpiresMicros: 1, Inline: []byte("1")})
 	for i := range expiredScan + 5 {
-		r.store.rows[string(keyOf(fmt.Sprintf("k%06d", i)))] = expired
+		r.store.Set(keyOf(fmt.Sprintf("k%06d", i)), expired)
 	}
-	r.store.rows[string(keyOf("z"))] = appendRow(nil, &Row{Version: 2, Inline: []byte("1")})
+	r.store.Set(keyOf("z"), appendRow(nil, &Row{Version: 2, Inline: []byte("1")}))
 	c := &command.KV{Tenant: tenantA, Limits: r.limits, Ops: []command.KVOp{prefix("", "", 0)}}
 	var keys []string
 	pages := 0
@@ -167,8 +167,8 @@ func TestAPageEndsAmongRowsThatHaveExpired(t *testing.T) {
 			t.Fatal(err)
 		}
 		page := result.(*command.KVResult).Ops[0]
-		if pages++; r.store.scanned > expiredScan+1 {
-			t.Fatalf("a page walks over %d rows", r.store.scanned)
+		if pages++; r.store.Scanned > expiredScan+1 {
+			t.Fatalf("a page walks over %d rows", r.store.Scanned)
 		}
 		keys = append(keys, keysOf(page.Rows)...)
 		if !page.Truncated {

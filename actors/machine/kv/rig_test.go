@@ -6,8 +6,17 @@ import (
 
 	"github.com/google/uuid"
 
+	"queen/actors/machine/rowtest"
 	"queen/raftlog/command"
+	"queen/store"
 	"queen/store/layout"
+)
+
+// The store's batch and view are what the machine works on.
+var (
+	_ Reader = (*store.Batch)(nil)
+	_ Writer = (*store.Batch)(nil)
+	_ Reader = (*store.View)(nil)
 )
 
 var (
@@ -33,7 +42,7 @@ type failer interface {
 // rig is a store with the time.
 type rig struct {
 	t      failer
-	store  *memory
+	store  *rowtest.Memory
 	now    uint64
 	tenant uuid.UUID
 	limits command.KVLimits
@@ -41,7 +50,7 @@ type rig struct {
 }
 
 func newRig(t failer) *rig {
-	return &rig{t: t, store: newMemory(), now: testStart, tenant: tenantA, quota: unlimited,
+	return &rig{t: t, store: rowtest.NewMemory(), now: testStart, tenant: tenantA, quota: unlimited,
 		limits: command.KVLimits{ValueBytes: 65_536, ReadBytes: 4 << 20}}
 }
 
@@ -49,7 +58,7 @@ func newRig(t failer) *rig {
 func (r *rig) execute(ops ...command.KVOp) command.Result {
 	r.t.Helper()
 	r.now++
-	r.store.nextEntry()
+	r.store.NextEntry()
 	c := &command.KV{Tenant: r.tenant, Limits: r.limits, Ops: ops}
 	result, err := Execute(r.store, r.store, c, Moment{NowMicros: r.now, Quota: r.quota})
 	if err != nil {
@@ -78,7 +87,7 @@ func (r *rig) one(op command.KVOp) command.KVOpResult {
 func (r *rig) sweep(maxRows int) (removed int, more bool) {
 	r.t.Helper()
 	r.now++
-	r.store.nextEntry()
+	r.store.NextEntry()
 	removed, more, err := Sweep(r.store, r.store, SweepInput{NowMicros: r.now, MaxRows: maxRows, Fits: always})
 	if err != nil {
 		r.t.Fatalf("sweep: %v", err)
@@ -99,7 +108,7 @@ func (r *rig) whole() {
 	if err != nil {
 		r.t.Fatalf("counters: %v", err)
 	}
-	for stored, value := range r.store.rows {
+	for stored, value := range r.store.All() {
 		tenant, namespace, key, ok := layout.KVPlace([]byte(stored))
 		if !ok {
 			continue
@@ -126,7 +135,7 @@ func (r *rig) whole() {
 		if row.Chunk != nil {
 			chunks++
 			want[string(layout.KVChunk(row.Chunk.Bucket, []byte(stored)))] = ""
-			if _, held := r.store.chunks[*row.Chunk]; !held {
+			if _, held := r.store.Chunks[*row.Chunk]; !held {
 				r.t.Fatalf("row %q has lost its chunk", stored)
 			}
 		}
@@ -140,13 +149,13 @@ func (r *rig) whole() {
 	if c.lastVersion > 0 || c.sweptMicros > 0 {
 		want[string(countersKey)] = string(appendNumbers(c.lastVersion, c.sweptMicros, total.Rows, total.Bytes))
 	}
-	for key, value := range r.store.rows {
+	for key, value := range r.store.All() {
 		if expected, ok := want[key]; !ok || expected != string(value) {
 			r.t.Fatalf("stored %q = %x, want %x (%v)", key, value, expected, ok)
 		}
 	}
-	if len(r.store.rows) != len(want) || len(r.store.chunks) != chunks {
-		r.t.Fatalf("%d rows and %d chunks are stored, want %d and %d", len(r.store.rows), len(r.store.chunks), len(want), chunks)
+	if r.store.Len() != len(want) || len(r.store.Chunks) != chunks {
+		r.t.Fatalf("%d rows and %d chunks are stored, want %d and %d", r.store.Len(), len(r.store.Chunks), len(want), chunks)
 	}
 }
 

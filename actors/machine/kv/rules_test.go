@@ -54,9 +54,9 @@ func TestOperationsFollowTheTable(t *testing.T) {
 					}
 					op := c.op
 					op.Required = must
-					unchanged := r.store.copied()
+					unchanged := r.store.Copied()
 					result := r.execute(op).(*command.KVResult)
-					if want != "applied" && !r.store.equals(unchanged) {
+					if want != "applied" && !r.store.Equal(unchanged) {
 						t.Fatal("an operation that is not applied changes something")
 					}
 					if want != "applied" && must {
@@ -170,9 +170,9 @@ func TestALostOperationLetsTheOthersApply(t *testing.T) {
 func TestTheFirstRequiredLoserIsReportedAndNothingApplies(t *testing.T) {
 	r := newRig(t)
 	r.one(put("a", `{"owner":"me"}`))
-	before := r.store.copied()
+	before := r.store.Copied()
 	result := r.execute(put("b", "1"), putIfAbsent("a", "2"), get("a"), required(check("a", 7)), required(remove("c"))).(*command.KVResult)
-	if !r.store.equals(before) {
+	if !r.store.Equal(before) {
 		t.Error("something has changed")
 	}
 	if result.Lost == nil || result.Ops != nil || result.Lost.Op != 3 || result.Lost.Reason != command.KVReasonVersion || result.Lost.Version != 1 ||
@@ -240,7 +240,7 @@ func TestValuesOfAnySizeAreKept(t *testing.T) {
 		if got := r.one(get("k")); string(got.Value) != value {
 			t.Errorf("%d bytes come back as %d", size, len(got.Value))
 		}
-		if chunks := len(r.store.chunks); (size > inlineBytes) != (chunks == 1) {
+		if chunks := len(r.store.Chunks); (size > inlineBytes) != (chunks == 1) {
 			t.Errorf("%d bytes: %d chunks", size, chunks)
 		}
 		if got := r.one(putIfAbsent("k", "1")); string(got.Value) != value {
@@ -248,7 +248,7 @@ func TestValuesOfAnySizeAreKept(t *testing.T) {
 		}
 	}
 	r.one(remove("k"))
-	if len(r.store.chunks) != 0 {
+	if len(r.store.Chunks) != 0 {
 		t.Error("a chunk is left")
 	}
 }
@@ -276,7 +276,7 @@ func TestACallWithoutWritesWritesNothing(t *testing.T) {
 	r.now += 2 * second
 	for _, op := range []command.KVOp{get("k"), prefix("k", "", 0), many("k"), check("k", 0), remove("k"), expecting(put("k", "1"), 7)} {
 		r.one(op)
-		if keys, _ := r.store.writes(); keys != 0 {
+		if keys, _ := r.store.Writes(); keys != 0 {
 			t.Errorf("%+v writes %d keys", op, keys)
 		}
 	}
@@ -300,8 +300,8 @@ func TestWhatNoNodeProposesIsRefused(t *testing.T) {
 		"no number":          {incr("l", "one")},
 		"no bound":           {within(incr("l", "1"), "", "x")},
 	} {
-		before := r.store.copied()
-		if refusal, ok := r.execute(ops...).(*command.Refusal); !ok || !r.store.equals(before) {
+		before := r.store.Copied()
+		if refusal, ok := r.execute(ops...).(*command.Refusal); !ok || !r.store.Equal(before) {
 			t.Errorf("%s: %+v", name, refusal)
 		}
 	}
@@ -320,13 +320,13 @@ func TestWhatNoNodeProposesIsRefused(t *testing.T) {
 func TestAPlanChangesNothingUntilItIsCommitted(t *testing.T) {
 	r := newRig(t)
 	r.one(put("a", "1"))
-	before := r.store.copied()
+	before := r.store.Copied()
 	c := &command.KV{Tenant: tenantA, Limits: r.limits, Ops: []command.KVOp{put("a", "2"), incr("b", "1"), get("b")}}
 	plan, err := Judge(r.store, c, Moment{NowMicros: r.now + 1, Quota: unlimited})
 	if err != nil || plan.Refusal() != nil || plan.Lost() != nil {
 		t.Fatalf("%+v, %v", plan, err)
 	}
-	if !r.store.equals(before) {
+	if !r.store.Equal(before) {
 		t.Error("judging has changed something")
 	}
 	result, err := plan.Commit(r.store, r.store)

@@ -23,7 +23,7 @@ func TestSweepRemovesWhatHasExpiredFirst(t *testing.T) {
 	if removed, more := r.sweep(2); removed != 2 || !more {
 		t.Errorf("a step of two: %d, %v", removed, more)
 	}
-	if r.store.rows[string(keyOf("b"))] == nil || r.store.rows[string(keyOf("c"))] != nil {
+	if r.store.Row(keyOf("b")) == nil || r.store.Row(keyOf("c")) != nil {
 		t.Error("the wrong rows are gone")
 	}
 	if removed, more := r.sweep(2); removed != 1 || more {
@@ -48,8 +48,8 @@ func TestSweepsBeginWhereTheLastOneEnded(t *testing.T) {
 	swept := r.now
 	r.now += second
 	r.sweep(1)
-	if !bytes.Equal(r.store.scannedFrom, layout.KVExpiryFrom(swept+1)) {
-		t.Errorf("the sweep begins at %x", r.store.scannedFrom)
+	if !bytes.Equal(r.store.ScannedFrom, layout.KVExpiryFrom(swept+1)) {
+		t.Errorf("the sweep begins at %x", r.store.ScannedFrom)
 	}
 	// A row that is written now expires later than that, whatever its TTL.
 	r.one(lasting(put("c", "1"), 1))
@@ -67,16 +67,16 @@ func TestSweepStopsWhereTheEntryIsFull(t *testing.T) {
 	}
 	r.now += 2 * second
 	room := 2
-	r.store.nextEntry()
+	r.store.NextEntry()
 	removed, more, err := Sweep(r.store, r.store, SweepInput{NowMicros: r.now, MaxRows: 10, Fits: func(int, int) bool { room--; return room >= 0 }})
 	if err != nil || removed != 2 || !more {
 		t.Errorf("removed %d, %v, %v", removed, more, err)
 	}
 	r.whole()
 	room = 0
-	r.store.nextEntry()
+	r.store.NextEntry()
 	removed, more, err = Sweep(r.store, r.store, SweepInput{NowMicros: r.now, MaxRows: 10, Fits: func(int, int) bool { return false }})
-	if keys, _ := r.store.writes(); err != nil || removed != 0 || !more || keys != 0 {
+	if keys, _ := r.store.Writes(); err != nil || removed != 0 || !more || keys != 0 {
 		t.Errorf("a full entry: removed %d, %v, %v, %d keys", removed, more, err, keys)
 	}
 }
@@ -143,7 +143,7 @@ func TestSweepChangesNothingThatIsSeen(t *testing.T) {
 		r.one(lasting(put(key, fmt.Sprint(i)), uint64(i)))
 	}
 	r.now += 2 * second // b and c are gone, d is not
-	unswept := &rig{t: t, store: r.store.copied(), now: r.now + 1, tenant: tenantA, limits: r.limits, quota: r.quota}
+	unswept := &rig{t: t, store: r.store.Copied(), now: r.now + 1, tenant: tenantA, limits: r.limits, quota: r.quota}
 	if removed, _ := r.sweep(10); removed != 2 {
 		t.Fatalf("removed %d", removed)
 	}
@@ -178,7 +178,7 @@ func plainResult(result command.Result) any {
 func TestExpiryMovesWithItsRow(t *testing.T) {
 	r := newRig(t)
 	instants := func() (instants []uint64) {
-		for key := range r.store.rows {
+		for key := range r.store.All() {
 			if key[0] == layout.FamilyKVExpiry {
 				instant, _, _ := layout.KVIndexed([]byte(key))
 				instants = append(instants, instant-r.now)
