@@ -49,7 +49,7 @@ func TestLoadedWindowDecidesLikeOneThatNeverStopped(t *testing.T) {
 					t.Fatalf("seed %d, entry %d: request %+v was %s, without restarts %s", seed, entry, items[i].Request, got[i], want[i])
 				}
 			}
-			if !steady.memory.equal(loaded.memory) {
+			if !steady.memory.Equal(loaded.memory.Memory) {
 				t.Fatalf("seed %d, entry %d: other rows %v, without restarts %v", seed, entry, loaded.stored(), steady.stored())
 			}
 			if random.IntN(10) == 0 {

@@ -2,44 +2,13 @@ package outcome
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
+	"queen/actors/machine/rowtest"
 	"queen/raftlog/command"
 	"queen/store/layout"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares encoded bytes with a file that is never to change without a new format version.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".hex")
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(hex.EncodeToString(got)+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := hex.DecodeString(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s: bytes differ:\n%x\nwant\n%x", name, got, want)
-	}
-}
 
 // sampleRows is a memory with the row of an entry of two origins, and one that is a chunk.
 func sampleRows(t testing.TB) *memory {
@@ -56,9 +25,9 @@ func sampleRows(t testing.TB) *memory {
 
 func TestRowsEqualGoldenFiles(t *testing.T) {
 	memory := sampleRows(t)
-	inline, chunked := memory.rows[string(layout.Outcome(1))], memory.rows[string(layout.Outcome(2))]
-	golden(t, "row-inline", inline)
-	golden(t, "row-chunk", chunked)
+	inline, chunked := memory.Row(layout.Outcome(1)), memory.Row(layout.Outcome(2))
+	rowtest.Golden(t, "row-inline", inline)
+	rowtest.Golden(t, "row-chunk", chunked)
 	row, err := ReadRow(memory, inline)
 	if err != nil || row.StampMicros != testStart+1000 || len(row.Origins) != 2 || len(row.Outcomes) != 3 {
 		t.Fatalf("read %+v, %v", row, err)
@@ -112,7 +81,7 @@ func TestHostileRowsAreRefused(t *testing.T) {
 
 func FuzzReadRow(f *testing.F) {
 	memory := sampleRows(f)
-	for _, value := range memory.rows {
+	for _, value := range memory.All() {
 		f.Add(value)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -137,7 +106,7 @@ func FuzzReadRow(f *testing.F) {
 		}
 		// Rows that contradict themselves are refused too.
 		alone := newMemory()
-		alone.rows[string(layout.Outcome(3))] = data
+		alone.Set(layout.Outcome(3), data)
 		if row.chunk == nil {
 			if _, err := Load(alone); err != nil && !errors.Is(err, ErrBadRow) {
 				t.Fatal(err)

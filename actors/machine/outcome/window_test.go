@@ -308,8 +308,8 @@ func TestLargeOutcomesAreAChunk(t *testing.T) {
 		r.window.Note(&items[i], results[i])
 	}
 	r.window.Finish(r.memory, FinishInput{WindowSeconds: testWindow, RoomBytes: r.room})
-	if len(r.memory.chunks) != 1 || r.memory.bytes > 64 {
-		t.Fatalf("%d chunks, %d bytes in the row", len(r.memory.chunks), r.memory.bytes)
+	if len(r.memory.Chunks) != 1 || r.memory.bytes > 64 {
+		t.Fatalf("%d chunks, %d bytes in the row", len(r.memory.Chunks), r.memory.bytes)
 	}
 	for range 2 {
 		result, known, err := r.window.Find(r.memory, items[0].Request)
@@ -320,7 +320,7 @@ func TestLargeOutcomesAreAChunk(t *testing.T) {
 		r.reload()
 	}
 	r.is(executed, call(1, 3, 3))
-	if len(r.memory.chunks) != 0 {
+	if len(r.memory.Chunks) != 0 {
 		t.Error("the chunk is still there")
 	}
 }
@@ -355,7 +355,7 @@ func TestLeastRoomHoldsEveryRequest(t *testing.T) {
 		items[i] = call(1<<60+uint64(i%origins), 1<<62+uint64(i/origins), 1<<62)
 	}
 	r.entry(items...)
-	for ref := range r.memory.chunks {
+	for ref := range r.memory.Chunks {
 		if int(ref.Bytes) > r.room {
 			t.Errorf("a chunk of %d bytes, there is room for %d", ref.Bytes, r.room)
 		}
@@ -380,14 +380,14 @@ func TestRepeatsReadARowOnce(t *testing.T) {
 		items[i] = call(1, 1+uint64(i), 1)
 	}
 	r.entry(items...)
-	r.memory.gets = 0
+	r.memory.Gets = 0
 	for i, fate := range r.entry(items...) {
 		if fate != repeated {
 			t.Fatalf("request %d was %s", i, fate)
 		}
 	}
-	if r.memory.gets != 1 {
-		t.Errorf("%d reads", r.memory.gets)
+	if r.memory.Gets != 1 {
+		t.Errorf("%d reads", r.memory.Gets)
 	}
 }
 
@@ -410,10 +410,10 @@ func TestUnfinishedEntryIsTold(t *testing.T) {
 func TestDamagedRowIsNotLoaded(t *testing.T) {
 	r := newRig(t)
 	r.entry(call(1, 1, 1))
-	key := string(layout.Outcome(1))
-	good := r.memory.rows[key]
+	key := layout.Outcome(1)
+	good := r.memory.Row(key)
 	for n := range good {
-		r.memory.rows[key] = bytes.Clone(good[:n])
+		r.memory.Set(key, bytes.Clone(good[:n]))
 		if _, err := Load(r.memory); !errors.Is(err, ErrBadRow) {
 			t.Errorf("%d of %d bytes: %v", n, len(good), err)
 		}
