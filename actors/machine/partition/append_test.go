@@ -32,12 +32,12 @@ func TestDuplicateOfARemovedMessageKeepsItsIDAndOffset(t *testing.T) {
 func TestPushOfDuplicatesOnlyWritesNothing(t *testing.T) {
 	r := newRig(t)
 	r.push("a", "b")
-	puts, stamp, chunks := r.store.puts, r.machine.LastStampMicros(), len(r.store.chunks)
+	puts, stamp, chunks := r.store.Puts, r.machine.LastStampMicros(), len(r.store.Chunks)
 	r.now += second
 	if out := r.push("b", "a", "a"); out.Stored != 0 || len(out.Duplicates) != 3 || out.StampMicros != 0 || out.FirstOffset != 2 {
 		t.Errorf("answered %+v", out)
 	}
-	if r.store.puts != puts || len(r.store.chunks) != chunks || r.machine.LastStampMicros() != stamp || r.machine.Tail() != 2 {
+	if r.store.Puts != puts || len(r.store.Chunks) != chunks || r.machine.LastStampMicros() != stamp || r.machine.Tail() != 2 {
 		t.Errorf("a push of duplicates left traces")
 	}
 }
@@ -119,7 +119,7 @@ func TestMalformedPushChangesNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if r.machine.head.Tail != before.Tail || r.store.puts != 1 || len(r.store.chunks) != 1 {
+	if r.machine.head.Tail != before.Tail || r.store.Puts != 1 || len(r.store.Chunks) != 1 {
 		t.Errorf("a malformed push left traces")
 	}
 }
@@ -128,20 +128,20 @@ func TestMalformedPushChangesNothing(t *testing.T) {
 func TestSmallPushIsOneSmallPut(t *testing.T) {
 	r := newRig(t)
 	for i := range 20 {
-		puts, written := r.store.puts, r.store.putBytes
+		puts, written := r.store.Puts, r.store.PutBytes
 		r.push(fmt.Sprint(i))
-		if r.store.puts != puts+1 || r.store.putBytes-written > maxInlineBytes+100 {
-			t.Errorf("push %d wrote %d rows, %d bytes", i, r.store.puts-puts, r.store.putBytes-written)
+		if r.store.Puts != puts+1 || r.store.PutBytes-written > maxInlineBytes+100 {
+			t.Errorf("push %d wrote %d rows, %d bytes", i, r.store.Puts-puts, r.store.PutBytes-written)
 		}
 	}
-	gets := r.store.gets
+	gets := r.store.Gets
 	r.load()
-	if r.store.gets != gets+1 || r.store.scans != 0 {
-		t.Errorf("a cold load took %d gets and %d scans", r.store.gets-gets, r.store.scans)
+	if r.store.Gets != gets+1 || r.store.Scans != 0 {
+		t.Errorf("a cold load took %d gets and %d scans", r.store.Gets-gets, r.store.Scans)
 	}
 	r.push("3")
-	if r.store.scans != 0 || r.store.gets != gets+1 {
-		t.Errorf("a duplicate in the head took %d gets, %d scans", r.store.gets-gets-1, r.store.scans)
+	if r.store.Scans != 0 || r.store.Gets != gets+1 {
+		t.Errorf("a duplicate in the head took %d gets, %d scans", r.store.Gets-gets-1, r.store.Scans)
 	}
 }
 

@@ -9,17 +9,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"queen/actors/machine/rowtest"
 	"queen/raftlog/command"
 )
 
 // sink is a Writer that costs nothing, so that benchmarks show the machine; rows are kept for reading.
 type sink struct {
-	*memory
+	*rowtest.Memory
 	ordinal uint32
 	last    []byte
 }
 
-func (s *sink) Put(key, value []byte)     { s.insert(key, value) }
+func (s *sink) Put(key, value []byte)     { s.Set(key, value) }
 func (s *sink) ReserveChunk() uint32      { s.ordinal++; return s.ordinal }
 func (s *sink) ReleaseChunk(ref ChunkRef) {}
 func (s *sink) SetChunk(ordinal uint32, data []byte) ChunkRef {
@@ -27,7 +28,7 @@ func (s *sink) SetChunk(ordinal uint32, data []byte) ChunkRef {
 	return ChunkRef{Bucket: 1, Entry: 1, Ordinal: ordinal, Bytes: uint32(len(data))}
 }
 func (s *sink) Chunk(_ ChunkRef, visit func([]byte) error) error { return visit(s.last) }
-func (s *sink) Get(key []byte) ([]byte, error)                   { return s.rows[string(key)], nil }
+func (s *sink) Get(key []byte) ([]byte, error)                   { return s.Row(key), nil }
 
 // processor measures the processor time of the benchmark's thread, which other load on the machine does not change.
 type processor struct{ started, total time.Duration }
@@ -78,7 +79,7 @@ func benchPush(serial *int, messages int) AppendInput {
 }
 
 func benchAppend(b *testing.B, messages, window int) {
-	s := &sink{memory: newMemory()}
+	s := &sink{Memory: newMemory()}
 	m, err := Load(s, testQueue, testPartition)
 	if err != nil {
 		b.Fatal(err)
@@ -108,7 +109,7 @@ func BenchmarkAppend100OfMillion(b *testing.B) { benchAppend(b, 100, 1_000_000) 
 
 // BenchmarkAppendAgain100 pushes what is stored already.
 func BenchmarkAppendAgain100(b *testing.B) {
-	s := &sink{memory: newMemory()}
+	s := &sink{Memory: newMemory()}
 	m, _ := Load(s, testQueue, testPartition)
 	serial := 0
 	in := benchPush(&serial, 100)
@@ -124,7 +125,7 @@ func BenchmarkAppendAgain100(b *testing.B) {
 }
 
 func benchResolve(b *testing.B, pushSize int, order func(i int) int) {
-	s := &sink{memory: newMemory()}
+	s := &sink{Memory: newMemory()}
 	m, _ := Load(s, testQueue, testPartition)
 	serial := 0
 	for range 5000 / pushSize {
@@ -151,7 +152,7 @@ func BenchmarkResolve100Backward(b *testing.B) {
 }
 
 func BenchmarkLoadSmall(b *testing.B) {
-	s := &sink{memory: newMemory()}
+	s := &sink{Memory: newMemory()}
 	m, _ := Load(s, testQueue, testPartition)
 	serial := 0
 	for range 5 {
@@ -167,7 +168,7 @@ func BenchmarkLoadSmall(b *testing.B) {
 }
 
 func BenchmarkVisibleWithDelay(b *testing.B) {
-	s := &sink{memory: newMemory()}
+	s := &sink{Memory: newMemory()}
 	m, _ := Load(s, testQueue, testPartition)
 	serial := 0
 	for range 2000 {

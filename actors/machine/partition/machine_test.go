@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"queen/actors/machine/rowtest"
 	"queen/raftlog/command"
 )
 
@@ -23,13 +24,13 @@ const (
 // replica is a store with a machine over it. One replica keeps its machine as long as it can, the other loads it anew for
 // every call: both must do and answer the same (I1, I10).
 type replica struct {
-	store   *memory
+	store   *rowtest.Memory
 	machine *Machine
 	fresh   bool
 }
 
 func (r *replica) begin(t *rapid.T, reload bool) *Machine {
-	r.store.nextEntry()
+	r.store.NextEntry()
 	if r.fresh || reload || r.machine == nil {
 		machine, err := Load(r.store, testQueue, testPartition)
 		if err != nil {
@@ -73,7 +74,7 @@ func (w *world) newInput(t *rapid.T, pool int) input {
 }
 
 // both runs a call on both replicas and compares answers and stores.
-func both[T any](t *rapid.T, w *world, what string, call func(m *Machine, s *memory) (T, error)) T {
+func both[T any](t *rapid.T, w *world, what string, call func(m *Machine, s *rowtest.Memory) (T, error)) T {
 	reload := rapid.IntRange(0, 19).Draw(t, "reload") == 0
 	answers := make([]T, len(w.replicas))
 	for i, r := range w.replicas {
@@ -86,11 +87,11 @@ func both[T any](t *rapid.T, w *world, what string, call func(m *Machine, s *mem
 		t.Fatalf("%s: the kept machine answers %+v, the loaded one %+v", what, answers[0], answers[1])
 	}
 	kept, loaded := w.replicas[0], w.replicas[1]
-	if err := kept.store.same(loaded.store); err != nil {
+	if err := kept.store.Compare(loaded.store); err != nil {
 		t.Fatalf("%s: stores differ: %v", what, err)
 	}
-	if kept.store.puts != loaded.store.puts || kept.store.putBytes != loaded.store.putBytes {
-		t.Fatalf("%s: the kept machine wrote %d rows, the loaded one %d", what, kept.store.puts, loaded.store.puts)
+	if kept.store.Puts != loaded.store.Puts || kept.store.PutBytes != loaded.store.PutBytes {
+		t.Fatalf("%s: the kept machine wrote %d rows, the loaded one %d", what, kept.store.Puts, loaded.store.Puts)
 	}
 	return answers[0]
 }
@@ -98,8 +99,8 @@ func both[T any](t *rapid.T, w *world, what string, call func(m *Machine, s *mem
 func (w *world) push(t *rapid.T, inputs []input) {
 	in := AppendInput{StampMicros: w.now, Chunk: encodeInputs(inputs), Count: uint32(len(inputs)),
 		DedupWindowMicros: w.dedupWindow, HashWindowMicros: w.hashWindow}
-	judgement := both(t, w, "check", func(m *Machine, s *memory) (Judgement, error) { return m.CheckDuplicates(s, in) })
-	got := both(t, w, "append", func(m *Machine, s *memory) (AppendOutput, error) { return m.Append(s, s, in) })
+	judgement := both(t, w, "check", func(m *Machine, s *rowtest.Memory) (Judgement, error) { return m.CheckDuplicates(s, in) })
+	got := both(t, w, "append", func(m *Machine, s *rowtest.Memory) (AppendOutput, error) { return m.Append(s, s, in) })
 	if !slices.Equal(judgement.all(), got.Duplicates) {
 		t.Fatalf("checked %+v, appended %+v", judgement, got)
 	}
@@ -182,7 +183,7 @@ func (w *world) offset(t *rapid.T, label string) uint64 {
 func (w *world) opRetain(t *rapid.T) {
 	in := RetainInput{NowMicros: w.now, HashWindowMicros: w.hashWindow, Rules: w.rules(t),
 		MaxAppends: uint32(rapid.SampledFrom([]int{1, 3, 1000}).Draw(t, "appends"))}
-	got := both(t, w, "retain", func(m *Machine, s *memory) (RetainOutput, error) { return m.Retain(s, s, in) })
+	got := both(t, w, "retain", func(m *Machine, s *rowtest.Memory) (RetainOutput, error) { return m.Retain(s, s, in) })
 	appends, messages := w.model.retain(w.now, in.Rules, in.MaxAppends)
 	if got.Appends != appends || got.Messages != messages {
 		t.Fatalf("retain %+v removed %d appends, %d messages in place of %d, %d", in, got.Appends, got.Messages, appends, messages)
@@ -215,7 +216,7 @@ func (w *world) opResolve(t *rapid.T) {
 		}
 		in.Hashes = append(in.Hashes, HashTxid([]byte(txids[i])))
 	}
-	got := both(t, w, "resolve", func(m *Machine, s *memory) ([]Resolution, error) { return m.Resolve(s, in) })
+	got := both(t, w, "resolve", func(m *Machine, s *rowtest.Memory) ([]Resolution, error) { return m.Resolve(s, in) })
 	for i, txid := range txids {
 		want := w.model.resolve(txid, in.From, in.End, in.Leased, w.now, w.hashWindow)
 		if w.modelKnowsHashes && got[i] != want {
@@ -231,7 +232,7 @@ func (w *world) opVisible(t *rapid.T) {
 	v.WindowBufferMicros = uint64(rapid.SampledFrom([]int{0, 0, 1}).Draw(t, "buffer")) * second
 	type visible struct{ first, end, next uint64 }
 	ask := func(v Visibility) visible {
-		return both(t, w, "visible", func(m *Machine, s *memory) (visible, error) {
+		return both(t, w, "visible", func(m *Machine, s *rowtest.Memory) (visible, error) {
 			first, end, next, err := m.Visible(s, from, v)
 			return visible{first, end, next}, err
 		})
@@ -262,11 +263,11 @@ func (w *world) opClaimBytes(t *rapid.T) {
 	limit := ByteLimit{First: rapid.Uint64Range(w.model.removed, w.model.tail()-1).Draw(t, "first"),
 		MaxBytes: rapid.Uint64Range(0, 400).Draw(t, "bytes"), AtLeastOne: rapid.Bool().Draw(t, "at least one")}
 	limit.End = rapid.Uint64Range(limit.First, w.model.tail()).Draw(t, "end")
-	got := both(t, w, "end within", func(m *Machine, s *memory) (uint64, error) { return m.EndWithin(s, limit) })
+	got := both(t, w, "end within", func(m *Machine, s *rowtest.Memory) (uint64, error) { return m.EndWithin(s, limit) })
 	if want := w.model.endWithin(limit); got != want {
 		t.Fatalf("end within %+v: %d in place of %d", limit, got, want)
 	}
-	bytes := both(t, w, "payload bytes", func(m *Machine, s *memory) (uint64, error) {
+	bytes := both(t, w, "payload bytes", func(m *Machine, s *rowtest.Memory) (uint64, error) {
 		return m.PayloadBytes(s, limit.First, limit.End)
 	})
 	for _, stored := range w.model.messages[limit.First:limit.End] {
@@ -282,7 +283,7 @@ func (w *world) opStamp(t *rapid.T) {
 	if len(w.model.messages) > 0 && rapid.Bool().Draw(t, "exact") {
 		stamp = w.model.messages[w.offset(t, "of")%w.model.tail()].stamp + uint64(rapid.IntRange(0, 1).Draw(t, "plus"))
 	}
-	got := both(t, w, "first at", func(m *Machine, s *memory) (uint64, error) { return m.FirstAtOrAfter(s, stamp) })
+	got := both(t, w, "first at", func(m *Machine, s *rowtest.Memory) (uint64, error) { return m.FirstAtOrAfter(s, stamp) })
 	if want := w.model.firstAtOrAfter(stamp); got != want {
 		t.Fatalf("first at or after %d: %d in place of %d", stamp, got, want)
 	}
@@ -291,13 +292,13 @@ func (w *world) opStamp(t *rapid.T) {
 func (w *world) opBucket(t *rapid.T) {
 	if rapid.Bool().Draw(t, "next") {
 		for _, r := range w.replicas {
-			r.store.bucket++
+			r.store.OpenBucket++
 		}
 	}
-	in := MoveInput{Bucket: rapid.Uint32Range(0, w.replicas[0].store.bucket).Draw(t, "bucket"),
+	in := MoveInput{Bucket: rapid.Uint32Range(0, w.replicas[0].store.OpenBucket).Draw(t, "bucket"),
 		MaxBytes: rapid.Uint64Range(0, 5000).Draw(t, "bytes")}
 	for {
-		got := both(t, w, "move", func(m *Machine, s *memory) (MoveOutput, error) { return m.MoveChunks(s, s, in) })
+		got := both(t, w, "move", func(m *Machine, s *rowtest.Memory) (MoveOutput, error) { return m.MoveChunks(s, s, in) })
 		if !got.More {
 			break
 		}
@@ -305,8 +306,8 @@ func (w *world) opBucket(t *rapid.T) {
 			return
 		}
 	}
-	for ref := range w.replicas[0].store.chunks {
-		if ref.Bucket == in.Bucket && in.Bucket != w.replicas[0].store.bucket {
+	for ref := range w.replicas[0].store.Chunks {
+		if ref.Bucket == in.Bucket && in.Bucket != w.replicas[0].store.OpenBucket {
 			t.Fatalf("chunk %+v was not moved", ref)
 		}
 	}
@@ -320,11 +321,11 @@ func (w *world) check(t *rapid.T) {
 		t.Fatalf("read head: %v", err)
 	}
 	if head.Tail != w.model.tail() || head.LogStart != w.model.removed || head.Segments != w.model.segments ||
-		head.LastStampMicros != w.model.last || int(head.Segments) != len(r.store.chunks) {
+		head.LastStampMicros != w.model.last || int(head.Segments) != len(r.store.Chunks) {
 		t.Fatalf("head %+v does not fit: start %d, tail %d, %d segments", head, w.model.removed, w.model.tail(), w.model.segments)
 	}
 	bytes := uint64(0)
-	for ref := range r.store.chunks {
+	for ref := range r.store.Chunks {
 		bytes += uint64(ref.Bytes)
 	}
 	if bytes != head.RetainedBytes {

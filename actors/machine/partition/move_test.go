@@ -10,12 +10,12 @@ func TestMovedChunksCanMoveAgain(t *testing.T) {
 	r := newRig(t)
 	for i := range 300 {
 		if i%100 == 0 {
-			r.store.bucket++
+			r.store.OpenBucket++
 		}
 		r.push(fmt.Sprint("t", i))
 	}
 	for bucket := uint32(1); bucket < 6; bucket++ {
-		r.store.bucket = max(r.store.bucket, bucket+1)
+		r.store.OpenBucket = max(r.store.OpenBucket, bucket+1)
 		for more := true; more; {
 			r.load()
 			out, err := r.machine.MoveChunks(r.store, r.store, MoveInput{Bucket: bucket, MaxBytes: 700})
@@ -27,7 +27,7 @@ func TestMovedChunksCanMoveAgain(t *testing.T) {
 			}
 			more = out.More
 		}
-		for ref := range r.store.chunks {
+		for ref := range r.store.Chunks {
 			if ref.Bucket <= bucket {
 				t.Fatalf("chunk %+v is left", ref)
 			}
@@ -46,7 +46,7 @@ func TestMoveLooksThroughBoundedPages(t *testing.T) {
 	txids := make([]string, 70)
 	for i := range pages {
 		if i == pages-1 {
-			r.store.bucket = 2
+			r.store.OpenBucket = 2
 		}
 		for k := range txids {
 			txids[k] = fmt.Sprint(i, "-", k)
@@ -54,11 +54,11 @@ func TestMoveLooksThroughBoundedPages(t *testing.T) {
 		r.dedup = 0
 		r.push(txids...)
 	}
-	r.store.bucket = 3
+	r.store.OpenBucket = 3
 	// Everything may have been moved once, so every page has to be looked at.
 	r.machine.head.moves.end = r.machine.Tail()
 	for step, want := range []MoveOutput{{More: true}, {Chunks: 1}} {
-		r.store.nextEntry()
+		r.store.NextEntry()
 		got, err := r.machine.MoveChunks(r.store, r.store, MoveInput{Bucket: 2, MaxBytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)

@@ -22,11 +22,11 @@ func TestHugeAppendLeavesInBoundedSteps(t *testing.T) {
 	r.now += minute
 	steps := 0
 	for {
-		written := r.store.putBytes
+		written := r.store.PutBytes
 		out := r.retain(Retention{EvictMicros: second})
 		steps++
-		if r.store.putBytes-written > 600<<10 {
-			t.Fatalf("a step wrote %d bytes", r.store.putBytes-written)
+		if r.store.PutBytes-written > 600<<10 {
+			t.Fatalf("a step wrote %d bytes", r.store.PutBytes-written)
 		}
 		r.load()
 		r.wantDuplicate(r.push("t20000"), inputs[20000].id, 20000)
@@ -40,9 +40,9 @@ func TestHugeAppendLeavesInBoundedSteps(t *testing.T) {
 	if steps != 3 || r.machine.LogStart() != r.machine.Tail() || r.machine.head.Segments != 0 {
 		t.Errorf("after %d steps: %+v", steps, r.machine.head)
 	}
-	for _, key := range r.store.keys(layout.HashesOf(testPartition)) {
-		if len(r.store.rows[key]) > 64<<10 {
-			t.Errorf("a hash row has %d bytes", len(r.store.rows[key]))
+	for _, key := range r.store.Keys(layout.HashesOf(testPartition)) {
+		if len(r.store.Row([]byte(key))) > 64<<10 {
+			t.Errorf("a hash row has %d bytes", len(r.store.Row([]byte(key))))
 		}
 	}
 	for _, i := range []int{0, 1023, 1024, retainHashMessages, messages - 1} {
@@ -51,7 +51,7 @@ func TestHugeAppendLeavesInBoundedSteps(t *testing.T) {
 	r.now += 2 * hour
 	for r.retain(Retention{}).More {
 	}
-	if left := r.store.keys(layout.HashesOf(testPartition)); len(left) != 0 || r.machine.head.hashes != (hashState{}) {
+	if left := r.store.Keys(layout.HashesOf(testPartition)); len(left) != 0 || r.machine.head.hashes != (hashState{}) {
 		t.Errorf("%d hash rows are left, %+v", len(left), r.machine.head.hashes)
 	}
 }
@@ -59,9 +59,9 @@ func TestHugeAppendLeavesInBoundedSteps(t *testing.T) {
 func TestRetentionOfNothingWritesNothing(t *testing.T) {
 	r := newRig(t)
 	r.push("a")
-	puts := r.store.puts
+	puts := r.store.Puts
 	out := r.retain(Retention{AgeMicros: hour, CompletedMicros: second, Held: true})
-	if r.store.puts != puts || out.Appends != 0 || out.More || out.NextDueMicros != 0 {
+	if r.store.Puts != puts || out.Appends != 0 || out.More || out.NextDueMicros != 0 {
 		t.Errorf("%+v", out)
 	}
 	out = r.retain(Retention{AgeMicros: hour})
@@ -81,15 +81,15 @@ func TestSweepLeavesNothing(t *testing.T) {
 	}
 	steps := 0
 	for done := false; !done; steps++ {
-		r.store.nextEntry()
+		r.store.NextEntry()
 		var err error
 		done, err = Sweep(r.store, r.store, SweepInput{Queue: testQueue, Partition: testPartition, MaxAppends: 50})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(r.store.rows) != 0 || len(r.store.chunks) != 0 || steps < 4 {
-		t.Errorf("%d rows and %d chunks are left after %d steps", len(r.store.rows), len(r.store.chunks), steps)
+	if r.store.Len() != 0 || len(r.store.Chunks) != 0 || steps < 4 {
+		t.Errorf("%d rows and %d chunks are left after %d steps", r.store.Len(), len(r.store.Chunks), steps)
 	}
 	done, err := Sweep(r.store, r.store, SweepInput{Queue: testQueue, Partition: testPartition, MaxAppends: 50})
 	if !done || err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"queen/actors/machine/rowtest"
 	"queen/store"
 )
 
@@ -20,10 +21,17 @@ const (
 	hour   = 60 * minute
 )
 
+// newMemory is a store in which no scan walks over the rows that were deleted at an end of a prefix.
+func newMemory() *rowtest.Memory {
+	m := rowtest.NewMemory()
+	m.FromSomewhere = true
+	return m
+}
+
 // rig is a machine over a store of its own.
 type rig struct {
 	t       *testing.T
-	store   *memory
+	store   *rowtest.Memory
 	machine *Machine
 	now     uint64
 	serial  uint64
@@ -39,7 +47,7 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) load() {
 	r.t.Helper()
-	r.store.nextEntry()
+	r.store.NextEntry()
 	machine, err := Load(r.store, testQueue, testPartition)
 	if err != nil {
 		r.t.Fatal(err)
@@ -58,7 +66,7 @@ func (r *rig) inputs(txids ...string) []input {
 
 func (r *rig) pushInputs(inputs []input) AppendOutput {
 	r.t.Helper()
-	r.store.nextEntry()
+	r.store.NextEntry()
 	out, err := r.machine.Append(r.store, r.store, AppendInput{StampMicros: r.now, Chunk: encodeInputs(inputs),
 		Count: uint32(len(inputs)), DedupWindowMicros: r.dedup, HashWindowMicros: r.hashes})
 	if err != nil {
@@ -74,7 +82,7 @@ func (r *rig) push(txids ...string) AppendOutput {
 
 func (r *rig) retain(rules Retention) RetainOutput {
 	r.t.Helper()
-	r.store.nextEntry()
+	r.store.NextEntry()
 	out, err := r.machine.Retain(r.store, r.store, RetainInput{NowMicros: r.now, HashWindowMicros: r.hashes, Rules: rules, MaxAppends: 1000})
 	if err != nil {
 		r.t.Fatal(err)
@@ -84,7 +92,7 @@ func (r *rig) retain(rules Retention) RetainOutput {
 
 func (r *rig) resolve(from, end uint64, leased bool, txid string) Resolution {
 	r.t.Helper()
-	r.store.nextEntry()
+	r.store.NextEntry()
 	answers, err := r.machine.Resolve(r.store, ResolveInput{Hashes: []Hash{HashTxid([]byte(txid))}, From: from, End: end,
 		Leased: leased, NowMicros: r.now, HashWindowMicros: r.hashes})
 	if err != nil {

@@ -17,7 +17,7 @@ func TestNothingIsReadWhereNothingIsHidden(t *testing.T) {
 		r.push(fmt.Sprint("t", i))
 	}
 	r.now += minute
-	gets, scans := r.store.gets, r.store.scans
+	gets, scans := r.store.Gets, r.store.Scans
 	first, end, next, err := r.machine.Visible(r.store, 17, Visibility{NowMicros: r.now, DelayMicros: second,
 		WindowBufferMicros: second, Retention: Retention{AgeMicros: hour, EvictMicros: hour}})
 	if first != 17 || end != 200 || next != 0 || err != nil {
@@ -26,8 +26,8 @@ func TestNothingIsReadWhereNothingIsHidden(t *testing.T) {
 	if to, err := r.machine.EndWithin(r.store, ByteLimit{First: 17, End: 200, MaxBytes: 64 << 20}); to != 200 || err != nil {
 		t.Errorf("end within: %d %v", to, err)
 	}
-	if r.store.gets != gets || r.store.scans != scans {
-		t.Errorf("%d gets, %d scans", r.store.gets-gets, r.store.scans-scans)
+	if r.store.Gets != gets || r.store.Scans != scans {
+		t.Errorf("%d gets, %d scans", r.store.Gets-gets, r.store.Scans-scans)
 	}
 }
 
@@ -37,7 +37,7 @@ func TestMissingPageIsReported(t *testing.T) {
 		r.push(fmt.Sprint("t", i))
 	}
 	r.load()
-	pages := r.store.keys(layout.PagesOf(testPartition))
+	pages := r.store.Keys(layout.PagesOf(testPartition))
 	r.store.Delete([]byte(pages[2]))
 	messages := MessageRange{Queue: testQueue, Partition: testPartition, End: 200}
 	err := ReadMessages(r.store, messages, func(uint64, uint64, *command.Message) (bool, error) { return true, nil })
