@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"queen/actors/machine/rowtest"
 	"queen/raftlog/command"
 	"queen/store/layout"
 )
@@ -20,7 +21,7 @@ var (
 	groups  = []string{command.QueueModeGroup, "workers", "audit"}
 )
 
-func mustLoad(t testing.TB, rows memory) *Machine {
+func mustLoad(t testing.TB, rows *rowtest.Memory) *Machine {
 	t.Helper()
 	m, err := Load(rows)
 	if err != nil {
@@ -43,13 +44,14 @@ func groupKey(queue uint64, name string) string { return fmt.Sprint(queue, "/", 
 // the rows is all that it knows.
 func TestCatalogAgreesWithMirror(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		rows := memory{}
+		rows := rowtest.NewMemory()
 		m, err := Load(rows)
 		if err != nil {
 			t.Fatal(err)
 		}
 		x := &mirror{queues: map[queueKey]Queue{}, groups: map[string]Group{}, partitions: map[partitionKey]Partition{}}
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
+			rows.NextEntry()
 			at := Moment{StampMicros: 1_000_000 + uint64(i), Seed: [16]byte{byte(i)}}
 			x.step(t, m, rows, at)
 			if rapid.IntRange(0, 4).Draw(t, "reload") == 0 {
@@ -62,7 +64,7 @@ func TestCatalogAgreesWithMirror(t *testing.T) {
 	})
 }
 
-func (x *mirror) step(t *rapid.T, m *Machine, rows memory, at Moment) {
+func (x *mirror) step(t *rapid.T, m *Machine, rows *rowtest.Memory, at Moment) {
 	tenant := rapid.SampledFrom(tenants).Draw(t, "tenant")
 	name := rapid.SampledFrom(names).Draw(t, "queue")
 	group := rapid.SampledFrom(groups).Draw(t, "group")
@@ -190,7 +192,7 @@ func (x *mirror) keepGroup(t *rapid.T, got *Group, known Group, at Moment, queue
 	}
 }
 
-func (x *mirror) check(t *rapid.T, m *Machine, rows memory) {
+func (x *mirror) check(t *rapid.T, m *Machine, rows *rowtest.Memory) {
 	if m.lastIDs != x.last {
 		t.Fatalf("last ids are %+v, want %+v", m.lastIDs, x.last)
 	}
@@ -246,7 +248,7 @@ func (x *mirror) check(t *rapid.T, m *Machine, rows memory) {
 		if named, err := m.Partition(rows, want.QueueID, want.Name); err != nil || *named != *want {
 			t.Fatalf("partition by name is %+v, %v", named, err)
 		}
-		if pointer := rows[string(layout.PartitionUUID(want.UUID))]; len(pointer) != 8 || layout.LastNumber(pointer) != id {
+		if pointer := rows.Row(layout.PartitionUUID(want.UUID)); len(pointer) != 8 || layout.LastNumber(pointer) != id {
 			t.Fatalf("the UUID of partition %d points to %x", id, pointer)
 		}
 	}
@@ -254,7 +256,7 @@ func (x *mirror) check(t *rapid.T, m *Machine, rows memory) {
 
 // TestIdsAreNeverReused deletes and makes again: a new thing has new ids of every kind (messaging 2.12, 9.11).
 func TestIdsAreNeverReused(t *testing.T) {
-	rows := memory{}
+	rows := rowtest.NewMemory()
 	m := mustLoad(t, rows)
 	at := Moment{StampMicros: 5}
 	seen := map[any]bool{}
@@ -280,7 +282,7 @@ func TestIdsAreNeverReused(t *testing.T) {
 
 // TestValuesAreImmutable: who has read a queue or a group keeps what he has read.
 func TestValuesAreImmutable(t *testing.T) {
-	rows := memory{}
+	rows := rowtest.NewMemory()
 	m := mustLoad(t, rows)
 	queue, _ := m.EnsureQueue(rows, Moment{StampMicros: 1}, command.DefaultTenant, "q")
 	group := m.EnsureGroup(rows, Moment{StampMicros: 2}, queue, "g")

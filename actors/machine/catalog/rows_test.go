@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"queen/actors/machine/rowtest"
 	"queen/raftlog/command"
 	"queen/store/layout"
 )
@@ -36,25 +37,25 @@ func TestCatalogRowFormats(t *testing.T) {
 			t.Errorf("%s row is\n%s\nwant\n%s", c.name, c.got, c.want)
 		}
 	}
-	rows := memory{}
+	rows := rowtest.NewMemory()
 	m := &Machine{lastIDs: lastIDs{1, 2, 3}}
 	m.putLastIDs(rows)
-	if got := hex.EncodeToString(rows[string(layout.Meta("last-ids"))]); got != "000000000000000100000000000000020000000000000003" {
+	if got := hex.EncodeToString(rows.Row(layout.Meta("last-ids"))); got != "000000000000000100000000000000020000000000000003" {
 		t.Errorf("row of the last ids is %s", got)
 	}
 }
 
 func TestDamagedCatalogRowsAreRefused(t *testing.T) {
-	for name, rows := range map[string]memory{
+	for name, rows := range map[string]map[string][]byte{
 		"queue":    {string(layout.Queue(1)): []byte("{")},
 		"last ids": {string(layout.Meta("last-ids")): {1, 2}},
 		"group":    {string(layout.Group(1, 2)): []byte("nonsense")},
 	} {
-		if _, err := Load(rows); !errors.Is(err, ErrBadRow) {
+		if _, err := Load(rowtest.Holding(rows)); !errors.Is(err, ErrBadRow) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}
-	rows := memory{string(layout.Partition(1)): {9}, string(layout.PartitionName(1, "p")): {1}}
+	rows := rowtest.Holding(map[string][]byte{string(layout.Partition(1)): {9}, string(layout.PartitionName(1, "p")): {1}})
 	m := mustLoad(t, rows)
 	if _, err := m.PartitionByID(rows, 1); !errors.Is(err, ErrBadRow) {
 		t.Errorf("the error is %v", err)

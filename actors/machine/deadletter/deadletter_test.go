@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"queen/actors/machine/rowtest"
 	"queen/raftlog/command"
 	"queen/store"
 	"queen/store/layout"
@@ -31,7 +32,7 @@ func stored(payloadBytes int) []byte {
 	return command.AppendMessage(nil, &command.Message{ID: uuid.UUID{7}, Txid: []byte("t"), Payload: bytes.Repeat([]byte("x"), payloadBytes)})
 }
 
-func mustFile(t testing.TB, m *memory, row Row, message []byte) {
+func mustFile(t testing.TB, m *rowtest.Memory, row Row, message []byte) {
 	t.Helper()
 	if err := File(m, m, row, message); err != nil {
 		t.Fatal(err)
@@ -40,7 +41,7 @@ func mustFile(t testing.TB, m *memory, row Row, message []byte) {
 
 // TestOneDeadLetterPerMessageAndGroup files again and again: the row keeps its id and is refreshed (messaging 6.5).
 func TestOneDeadLetterPerMessageAndGroup(t *testing.T) {
-	m := newMemory()
+	m := rowtest.NewMemory()
 	mustFile(t, m, letter(1, 0, "g"), stored(10))
 	again := letter(2, 0, "g")
 	again.Error, again.HasError, again.RetryCount, again.FailedMicros = "", false, 9, 99
@@ -57,18 +58,19 @@ func TestOneDeadLetterPerMessageAndGroup(t *testing.T) {
 	if row.HasError || row.Error != "" || row.RetryCount != 9 || row.FailedMicros != 99 || row.CreatedMicros != 4 {
 		t.Errorf("the row is %+v", row)
 	}
-	if len(m.rows) != 3*Rows {
-		t.Errorf("%d rows for three dead letters", len(m.rows))
+	if m.Len() != 3*Rows {
+		t.Errorf("%d rows for three dead letters", m.Len())
 	}
 }
 
 // TestDeadLettersAgreeWithList runs random filings and deletions against a list.
 func TestDeadLettersAgreeWithList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := newMemory()
+		m := rowtest.NewMemory()
 		known := map[uuid.UUID]Row{}
 		messages := map[uuid.UUID][]byte{}
 		for i := range rapid.IntRange(1, 40).Draw(t, "steps") {
+			m.NextEntry()
 			offset := rapid.Uint64Range(0, 3).Draw(t, "offset")
 			group := rapid.SampledFrom([]string{"", "g", "h"}).Draw(t, "group")
 			if rapid.Bool().Draw(t, "file") {
@@ -119,8 +121,8 @@ func TestDeadLettersAgreeWithList(t *testing.T) {
 					t.Fatalf("row is %+v, want %+v", *row, want)
 				}
 			}
-			if len(m.rows) != Rows*len(known) {
-				t.Fatalf("%d rows for %d dead letters", len(m.rows), len(known))
+			if m.Len() != Rows*len(known) {
+				t.Fatalf("%d rows for %d dead letters", m.Len(), len(known))
 			}
 			checkAddresses(t, m, known)
 		}
@@ -130,14 +132,14 @@ func TestDeadLettersAgreeWithList(t *testing.T) {
 				large++
 			}
 		}
-		if len(m.chunks) != large {
-			t.Fatalf("%d chunks for %d large messages", len(m.chunks), large)
+		if len(m.Chunks) != large {
+			t.Fatalf("%d chunks for %d large messages", len(m.Chunks), large)
 		}
 	})
 }
 
 // checkAddresses demands that an address lists its dead letters, oldest first.
-func checkAddresses(t *rapid.T, m *memory, known map[uuid.UUID]Row) {
+func checkAddresses(t *rapid.T, m *rowtest.Memory, known map[uuid.UUID]Row) {
 	for offset := range uint64(4) {
 		var want []uuid.UUID
 		for id, row := range known {
@@ -161,7 +163,7 @@ func checkAddresses(t *rapid.T, m *memory, known map[uuid.UUID]Row) {
 }
 
 func TestLongErrorTextIsCutAtACharacter(t *testing.T) {
-	m := newMemory()
+	m := rowtest.NewMemory()
 	row := letter(1, 0, "g")
 	row.Error = strings.Repeat("é", MaxErrorBytes)
 	mustFile(t, m, row, stored(1))
@@ -177,7 +179,7 @@ func TestLongErrorTextIsCutAtACharacter(t *testing.T) {
 // TestRowBytesIsAnUpperBound: apply counts on it before it lets an ack file dead letters.
 func TestRowBytesIsAnUpperBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := newMemory()
+		m := rowtest.NewMemory()
 		row := letter(1, ^uint64(0), strings.Repeat("\x01", rapid.IntRange(0, 205).Draw(t, "group")))
 		row.Partition = strings.Repeat("\x01", rapid.IntRange(0, 205).Draw(t, "partition"))
 		row.Error = strings.Repeat("\x01", rapid.IntRange(0, 3000).Draw(t, "error"))
@@ -187,11 +189,11 @@ func TestRowBytesIsAnUpperBound(t *testing.T) {
 			t.Fatal(err)
 		}
 		bytes := 0
-		for key, value := range m.rows {
+		for key, value := range m.All() {
 			bytes += len(key) + len(value)
 		}
-		if bound := RowBytes(len(row.Error), len(row.Txid)); bytes > bound || len(m.rows) > Rows {
-			t.Fatalf("%d rows of %d bytes, bounds are %d and %d", len(m.rows), bytes, Rows, bound)
+		if bound := RowBytes(len(row.Error), len(row.Txid)); bytes > bound || m.Len() > Rows {
+			t.Fatalf("%d rows of %d bytes, bounds are %d and %d", m.Len(), bytes, Rows, bound)
 		}
 	})
 }
@@ -210,19 +212,19 @@ func TestDeadLetterRowFormat(t *testing.T) {
 }
 
 func TestDamagedDeadLetterIsRefused(t *testing.T) {
-	m := newMemory()
+	m := rowtest.NewMemory()
 	row := letter(1, 0, "g")
 	mustFile(t, m, row, stored(1))
-	m.rows[string(place(&row))] = []byte("short")
+	m.Set(place(&row), []byte("short"))
 	if err := File(m, m, row, stored(1)); !errors.Is(err, ErrBadRow) {
 		t.Errorf("a damaged place gives %v", err)
 	}
 	mustFile(t, m, letter(2, 1, "g"), stored(1))
-	m.rows[string(layout.DeadLetter(3, uuid.UUID{2}))] = []byte("{")
+	m.Set(layout.DeadLetter(3, uuid.UUID{2}), []byte("{"))
 	if _, err := Find(m, uuid.UUID{2}); !errors.Is(err, ErrBadRow) {
 		t.Errorf("a damaged row gives %v", err)
 	}
-	delete(m.rows, string(layout.DeadLetter(3, uuid.UUID{2})))
+	m.Remove(layout.DeadLetter(3, uuid.UUID{2}))
 	if err := File(m, m, letter(3, 1, "g"), stored(1)); !errors.Is(err, ErrBadRow) {
 		t.Errorf("a place without its row gives %v", err)
 	}

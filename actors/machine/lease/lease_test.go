@@ -10,26 +10,21 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"queen/actors/machine/rowtest"
 	"queen/store/layout"
 )
-
-// memory is a Reader and Writer over a map.
-type memory map[string][]byte
-
-func (m memory) Get(key []byte) ([]byte, error) { return m[string(key)], nil }
-func (m memory) Put(key, value []byte)          { m[string(key)] = slices.Clone(value) }
-func (m memory) Delete(key []byte)              { delete(m, string(key)) }
 
 // TestTableAgreesWithSets runs random calls against a map of sets; now and then the table is made anew from its rows.
 func TestTableAgreesWithSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		rows, table := memory{}, NewTable(7)
+		rows, table := rowtest.NewMemory(), NewTable(7)
 		sets := map[uuid.UUID]map[Member]bool{}
 		leases := []uuid.UUID{{1}, {2}, {3}}
 		member := rapid.Custom(func(t *rapid.T) Member {
 			return Member{Group: rapid.Uint64Range(1, 2).Draw(t, "group"), Partition: rapid.Uint64Range(1, 4).Draw(t, "partition")}
 		})
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			rows.NextEntry()
 			id := rapid.SampledFrom(leases).Draw(t, "lease")
 			switch rapid.IntRange(0, 3).Draw(t, "step") {
 			case 0:
@@ -77,19 +72,19 @@ func TestTableAgreesWithSets(t *testing.T) {
 					t.Fatalf("lease %s has %v, want %v", id, members, sets[id])
 				}
 			}
-			if len(rows) != len(sets) {
-				t.Fatalf("%d rows for %d leases", len(rows), len(sets))
+			if rows.Len() != len(sets) {
+				t.Fatalf("%d rows for %d leases", rows.Len(), len(sets))
 			}
 		}
 	})
 }
 
 func TestLeaseRowFormat(t *testing.T) {
-	rows := memory{}
+	rows := rowtest.NewMemory()
 	id := uuid.MustParse("01020304-0506-0708-090a-0b0c0d0e0f10")
 	NewTable(7).Grant(rows, id, []Member{{Group: 1, Partition: 2}, {Group: 1, Partition: 0x0102030405060708}})
 	const want = "01" + "0000000000000001" + "0000000000000002" + "0000000000000001" + "0102030405060708"
-	if got := hex.EncodeToString(rows[string(layout.Lease(id, 7))]); got != want {
+	if got := hex.EncodeToString(rows.Row(layout.Lease(id, 7))); got != want {
 		t.Errorf("the row is %s", got)
 	}
 }
@@ -101,7 +96,7 @@ func TestDamagedLeaseRowIsRefused(t *testing.T) {
 		}
 	}
 	id := uuid.UUID{1}
-	rows := memory{string(layout.Lease(id, 7)): {9}}
+	rows := rowtest.Holding(map[string][]byte{string(layout.Lease(id, 7)): {9}})
 	if _, err := NewTable(7).Members(rows, id); !errors.Is(err, ErrBadRow) {
 		t.Errorf("Members gives %v", err)
 	}
