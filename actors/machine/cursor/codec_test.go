@@ -2,38 +2,14 @@ package cursor
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/uuid"
 
+	"queen/actors/machine/rowtest"
 	"queen/raftlog/command"
 )
-
-var updateGolden = flag.Bool("update", false, "write the golden files anew")
-
-// checkGolden compares bytes with those of a file: rows must be readable by every later build.
-func checkGolden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".hex")
-	if *updateGolden {
-		if err := os.WriteFile(path, []byte(hex.EncodeToString(got)+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.TrimSpace(string(want)) != hex.EncodeToString(got) {
-		t.Errorf("%s is %x; the golden file says %s", name, got, want)
-	}
-}
 
 // fullState has every part of a row.
 func fullState() State {
@@ -77,7 +53,7 @@ func TestRowsKeepTheirFormat(t *testing.T) {
 		"spill":   large.SpillTo(nil),
 	}
 	for name, row := range rows {
-		checkGolden(t, name, row)
+		rowtest.Golden(t, name, row)
 	}
 	for _, state := range []State{{}, leased, full, large} {
 		decoded(t, state)

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"queen/actors/machine/rowtest"
 )
 
 func TestLeaseOfAnEarlierTermIsHeldPastItsExpiry(t *testing.T) {
@@ -97,7 +99,7 @@ func TestMergedHoldsEndLeasesAsAllHoldsDo(t *testing.T) {
 func TestHoldsKeepTheirRow(t *testing.T) {
 	holds := Holds{{Term: 3, HoldMicros: 1_000_000, PriorMicros: startMicros}, {Term: 7, PriorMicros: startMicros + 1}}
 	row := holds.AppendTo(nil)
-	checkGolden(t, "holds", row)
+	rowtest.Golden(t, "holds", row)
 	got, err := DecodeHolds(row)
 	if err != nil || len(got) != 2 || got[0] != holds[0] || got[1] != holds[1] {
 		t.Fatalf("decode = %+v, %v", got, err)

@@ -3,43 +3,27 @@ package membership
 import (
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"queen/actors/machine/rowtest"
 	"queen/raftlog/command"
 	"queen/store/layout"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+// memory is a store that is changed by commands.
+type memory struct{ *rowtest.Memory }
 
-// memory is a Reader and Writer over a map.
-type memory map[string][]byte
-
-func (m memory) Get(key []byte) ([]byte, error) { return m[string(key)], nil }
-func (m memory) Put(key, value []byte)          { m[string(key)] = append([]byte{}, value...) }
-func (m memory) Delete(key []byte)              { delete(m, string(key)) }
-
-func (m memory) Scan(prefix, from []byte, visit func(key, value []byte) bool) error {
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		if strings.HasPrefix(key, string(prefix)) && key >= string(from) && !visit([]byte(key), m[key]) {
-			return nil
-		}
-	}
-	return nil
-}
+func newMemory() memory { return memory{rowtest.NewMemory()} }
 
 // must makes a change that is not refused.
 func (m memory) must(t testing.TB, index uint64, c command.Membership) *command.MembershipState {
 	t.Helper()
+	m.NextEntry()
 	state, refusal, err := Change(m, m, Moment{Index: index, StampMicros: index * 1_000_000}, &c)
 	if err != nil || refusal != nil {
 		t.Fatalf("change %d: %v, %v", index, refusal, err)
@@ -53,12 +37,13 @@ func (m memory) must(t testing.TB, index uint64, c command.Membership) *command.
 
 func (m memory) mustRefuse(t testing.TB, index uint64, c command.Membership, code string) {
 	t.Helper()
-	before := maps.Clone(m)
+	m.NextEntry()
+	before := m.Copied()
 	_, refusal, err := Change(m, m, Moment{Index: index}, &c)
 	if err != nil || refusal == nil || refusal.Code != code {
 		t.Fatalf("change %d: %v, %v, want %s", index, refusal, err, code)
 	}
-	if !reflect.DeepEqual(before, m) {
+	if !m.Equal(before) {
 		t.Fatalf("a refused change has written")
 	}
 }
@@ -69,14 +54,14 @@ func row(id uint64, incarnation string) command.Member {
 }
 
 func TestNewClusterKnowsNobodyAndWritesTheFirstFormat(t *testing.T) {
-	state, err := Load(memory{})
+	state, err := Load(newMemory())
 	if err != nil || !reflect.DeepEqual(state, &command.MembershipState{Format: command.FormatVersion}) {
 		t.Fatalf("%+v, %v", state, err)
 	}
 }
 
 func TestIncarnationIsAsOldAsItsFirstEntry(t *testing.T) {
-	m := memory{}
+	m := newMemory()
 	m.must(t, 10, command.Membership{Put: []command.Member{row(2, "a"), row(1, "b")}})
 	later := row(2, "a")
 	later.BootNonce, later.AddedIndex = "2-0011223344556677", 99
@@ -95,14 +80,14 @@ func TestIncarnationIsAsOldAsItsFirstEntry(t *testing.T) {
 }
 
 func TestChangeAgainstAnOldStateIsRefused(t *testing.T) {
-	m := memory{}
+	m := newMemory()
 	m.must(t, 10, command.Membership{Put: []command.Member{row(1, "a")}})
 	m.mustRefuse(t, 11, command.Membership{Put: []command.Member{row(1, "b")}}, "membership_changed")
 	m.mustRefuse(t, 11, command.Membership{Expect: 9, Delete: []uint64{1}}, "membership_changed")
 }
 
 func TestOnePlanIsPending(t *testing.T) {
-	m := memory{}
+	m := newMemory()
 	plan := func(id uint64) *command.Plan {
 		return &command.Plan{ID: id, Kind: command.PlanRemove, Node: 3, Steps: []command.PlanStep{{Op: command.StepRemove, Node: 3}}}
 	}
@@ -124,7 +109,7 @@ func TestOnePlanIsPending(t *testing.T) {
 }
 
 func TestTableIsBounded(t *testing.T) {
-	m := memory{}
+	m := newMemory()
 	var rows []command.Member
 	for id := range uint64(maxRows) {
 		rows = append(rows, row(id+1, "a"))
@@ -134,7 +119,7 @@ func TestTableIsBounded(t *testing.T) {
 }
 
 func TestFormatNeverFalls(t *testing.T) {
-	m := memory{}
+	m := newMemory()
 	for i, raise := range []uint32{9, 0, 8, 10} {
 		state := m.must(t, uint64(i+1), command.Membership{Expect: uint64(i), Format: raise})
 		if want := []uint32{9, 9, 9, 10}[i]; state.Format != want {
@@ -145,7 +130,7 @@ func TestFormatNeverFalls(t *testing.T) {
 
 func TestDamagedRowIsAnError(t *testing.T) {
 	for _, key := range [][]byte{layout.Meta("membership"), layout.Member(1)} {
-		m := memory{string(key): []byte("{")}
+		m := rowtest.Holding(map[string][]byte{string(key): []byte("{")})
 		if _, err := Load(m); !errors.Is(err, ErrBadRow) {
 			t.Errorf("key %x: %v", key, err)
 		}
@@ -154,38 +139,23 @@ func TestDamagedRowIsAnError(t *testing.T) {
 
 // The store of a released version must stay readable for ever, so its rows are pinned.
 func TestRowsEqualGoldenFile(t *testing.T) {
-	m := memory{}
+	m := newMemory()
 	full := row(300, "00112233-4455-6677-8899-aabbccddeeff")
 	full.KeyIDs = []string{"ab12cd34", "k2"}
 	m.must(t, 1, command.Membership{Put: []command.Member{row(1, "a"), full}, Begin: &command.Plan{ID: 1, Kind: command.PlanAddress, Node: 1}})
 	m.must(t, 2, command.Membership{Expect: 1, End: command.PlanDropped, Begin: &command.Plan{ID: 1 << 53, Kind: command.PlanVoters,
 		Voters: []uint64{1, 300}, Node: 300, Raft: "r:1", HTTP: "h:1", Force: true, Steps: []command.PlanStep{{Op: command.StepPromote, Node: 300}}}})
 	var text strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		fmt.Fprintf(&text, "%s %s\n", hex.EncodeToString([]byte(key)), m[key])
+	for key, value := range m.All() {
+		fmt.Fprintf(&text, "%s %s\n", hex.EncodeToString([]byte(key)), value)
 	}
-	path := filepath.Join("testdata", "golden.txt")
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text.String() != string(want) {
-		t.Fatalf("rows differ from %s:\n%s\nwant\n%s", path, text.String(), want)
-	}
+	rowtest.GoldenText(t, "golden.txt", text.String())
 }
 
 // Commands of several leaders reach the log in any order: only the first that was made against a state changes it.
 func TestEveryStateHasOneSuccessor(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := memory{}
+		m := newMemory()
 		state, _ := Load(m)
 		changed := map[uint64]bool{}
 		for index := uint64(1); index <= 30; index++ {
