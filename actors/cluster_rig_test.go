@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/rs/zerolog"
 
 	"queen/raftlog/command"
 )
@@ -80,19 +79,7 @@ func newCluster(t testing.TB, size int, change ...func(*Config)) *cluster {
 	c := &cluster{t: t, queue: make(chan offered, memoryLogDepth), stop: make(chan struct{}), leader: -1}
 	c.moved = sync.NewCond(&c.mu)
 	for i := range size {
-		s := openStore(t, t.TempDir())
-		config := Config{
-			Store: s, Log: zerolog.Nop(), TxidWindowMinSeconds: 900,
-			Retention: RetentionConfig{Interval: time.Hour, BatchAppends: 1000, VisitPartitions: 10_000},
-		}
-		for _, f := range change {
-			f(&config)
-		}
-		b, err := NewBroker(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		calm(b)
+		b, s := newBroker(t, change...)
 		m := &member{rig: &rig{Broker: b, t: t, store: s}, cluster: c, place: i, links: map[*link]bool{}}
 		c.members = append(c.members, m)
 		c.done.Go(m.run)

@@ -174,7 +174,8 @@ type rig struct {
 	stopped bool
 }
 
-func newRig(t testing.TB, change ...func(*Config)) *rig {
+// newBroker is a broker that is not started, over a store of its own.
+func newBroker(t testing.TB, change ...func(*Config)) (*Broker, *store.Store) {
 	t.Helper()
 	s := openStore(t, t.TempDir())
 	config := Config{
@@ -189,6 +190,12 @@ func newRig(t testing.TB, change ...func(*Config)) *rig {
 		t.Fatal(err)
 	}
 	calm(b)
+	return b, s
+}
+
+func newRig(t testing.TB, change ...func(*Config)) *rig {
+	t.Helper()
+	b, s := newBroker(t, change...)
 	r := &rig{Broker: b, t: t, store: s, log: &memoryLog{
 		broker: b, queue: make(chan Proposal, memoryLogDepth), stop: make(chan struct{}), done: make(chan struct{}),
 	}}
