@@ -207,10 +207,7 @@ func TestMemberThatLostItsDirectoryReturns(t *testing.T) {
 
 func TestNobodyReturnsUnaskedWithoutAutoRejoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, 2, 3)
-		for _, node := range w.nodes {
-			node.AutoRejoin = false
-		}
+		w := newWorldWith(t, false, 1, 2, 3)
 		w.meets(2)
 		w.meets(3)
 		time.Sleep(3 * time.Second)

@@ -54,10 +54,13 @@ type world struct {
 
 const lastLog = 5000
 
-func newWorld(t *testing.T, voters ...uint64) *world {
+func newWorld(t *testing.T, voters ...uint64) *world { return newWorldWith(t, true, voters...) }
+
+// newWorldWith makes the nodes with QUEEN_RAFT_AUTO_REJOIN as told.
+func newWorldWith(t *testing.T, auto bool, voters ...uint64) *world {
 	w := &world{
 		t: t, leading: map[uint64]chan raftlog.LeadershipChange{}, state: &command.MembershipState{Format: 7}, changed: make(chan struct{}), index: 1,
-		silent: map[uint64]bool{}, behind: map[uint64]uint64{}, hellos: map[string]peer.Hello{}, nodes: map[uint64]*Service{}, at: func(string) {}, serving: map[uint64]bool{}, auto: true,
+		silent: map[uint64]bool{}, behind: map[uint64]uint64{}, hellos: map[string]peer.Hello{}, nodes: map[uint64]*Service{}, at: func(string) {}, serving: map[uint64]bool{}, auto: auto,
 	}
 	var founders []command.Member
 	for _, id := range voters {
