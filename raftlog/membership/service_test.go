@@ -274,17 +274,17 @@ func TestPlanThatWaits(t *testing.T) {
 		w.must(1, learner(4))
 		w.must(1, learner(5))
 		time.Sleep(3 * time.Second)
-		point := "membership.plan_recorded"
-		if afterFirst {
-			point = "membership.step_committed"
-		}
 		w.mu.Lock()
-		w.at = func(passed string) {
-			if passed == point {
-				w.mu.Lock()
-				w.silent[5] = true
-				w.mu.Unlock()
+		if afterFirst {
+			w.at = func(passed string) {
+				if passed == "membership.step_committed" {
+					w.mu.Lock()
+					w.silent[5] = true
+					w.mu.Unlock()
+				}
 			}
+		} else {
+			w.planned = func() { w.silent[5] = true }
 		}
 		w.mu.Unlock()
 		w.mustRefuse(1, promote(4, 5), Timeout)
@@ -340,11 +340,7 @@ func TestNodeThatVanishesBeforeItIsAdded(t *testing.T) {
 		w := newWorld(t, 1)
 		w.fresh(2)
 		w.mu.Lock()
-		w.at = func(point string) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			delete(w.hellos, raftOf(2))
-		}
+		w.planned = func() { delete(w.hellos, raftOf(2)) }
 		w.mu.Unlock()
 		w.mustRefuse(1, learner(2), Timeout)
 		if view := w.nodes[1].View(); *view.Plan.Waiting != LearnerUnreachable {

@@ -50,6 +50,8 @@ type world struct {
 	log    strings.Builder
 	at     func(point string)
 	nodes  map[uint64]*Service
+	// planned is called, with the lock, in the instant in which a plan is recorded: before anybody can have seen it.
+	planned func()
 }
 
 const lastLog = 5000
@@ -60,7 +62,7 @@ func newWorld(t *testing.T, voters ...uint64) *world { return newWorldWith(t, tr
 func newWorldWith(t *testing.T, auto bool, voters ...uint64) *world {
 	w := &world{
 		t: t, leading: map[uint64]chan raftlog.LeadershipChange{}, state: &command.MembershipState{Format: 7}, changed: make(chan struct{}), index: 1,
-		silent: map[uint64]bool{}, behind: map[uint64]uint64{}, hellos: map[string]peer.Hello{}, nodes: map[uint64]*Service{}, at: func(string) {}, serving: map[uint64]bool{}, auto: auto,
+		silent: map[uint64]bool{}, behind: map[uint64]uint64{}, hellos: map[string]peer.Hello{}, nodes: map[uint64]*Service{}, at: func(string) {}, planned: func() {}, serving: map[uint64]bool{}, auto: auto,
 	}
 	var founders []command.Member
 	for _, id := range voters {
@@ -343,6 +345,7 @@ func (s worldState) Change(_ context.Context, c *command.Membership) error {
 		plan := *c.Begin
 		plan.StartedMs = uint64(time.Now().UnixMilli())
 		next.Plan = &plan
+		s.planned()
 	}
 	s.state = next
 	close(s.world.changed)
