@@ -51,8 +51,10 @@ type groupShared struct {
 
 func newGroup(queueID, id uint64, shared *groupShared) *group {
 	shared.waiters.Store(0)
+	// A scan that is under way has told a predecessor a part. It is outdated before the next may begin: the other way round the next
+	// would be, and the schedule would never count as complete.
+	shared.scans.Add(1)
 	shared.scanned.Store(false)
-	shared.scans.Add(1) // one that is under way has told a predecessor a part
 	return &group{
 		queueID:  queueID,
 		id:       id,
@@ -85,6 +87,8 @@ func (g *group) Receive(message any) {
 		g.appended(m)
 	case *rideRequest:
 		g.ride(m)
+	case *scanNote:
+		g.schedule.ScanBegins()
 	case *foundNote:
 		g.found(m)
 	case *wakeNote:

@@ -148,7 +148,7 @@ const scanSlice = 1024
 func scan(view *store.View, actor *groupActor, number uint64, start command.Subscription, now func() uint64, holds cursor.Holds) error {
 	cursors, err := newRowWalker(view, layout.CursorsOf(actor.queueID, actor.id))
 	if err != nil {
-		actor.Tell(&foundNote{nowMicros: now(), failed: true})
+		actor.Tell(&foundNote{scan: number, nowMicros: now(), failed: true})
 		return err
 	}
 	note := &foundNote{scan: number, nowMicros: now()}

@@ -137,6 +137,9 @@ type rideRequest struct {
 	autoBatch      int
 }
 
+// scanNote tells that a scan is about to open its view of the store.
+type scanNote struct{}
+
 // foundNote brings partitions that a scan of the store found; last ends the scan.
 type foundNote struct {
 	scan       uint64
@@ -381,10 +384,16 @@ func (g *group) rider(m *rideRequest) *waiter {
 }
 
 func (g *group) found(m *foundNote) {
-	for _, p := range m.partitions {
-		g.schedule.Found(p.id, p.untilMicros, m.nowMicros, p.byLease)
+	newest := m.scan == g.shared.scans.Load()
+	if newest { // what an older scan has found, the next one finds as well, and as it is by then
+		for _, p := range m.partitions {
+			g.schedule.Found(p.id, p.untilMicros, m.nowMicros, p.byLease)
+		}
 	}
-	ended := m.last && m.scan == g.shared.scans.Load()
+	if newest && (m.last || m.failed) {
+		g.schedule.ScanEnded()
+	}
+	ended := m.last && newest
 	g.loaded = g.loaded || ended
 	g.serve(m.nowMicros)
 	switch {

@@ -145,6 +145,9 @@ func (b *Broker) startScan(actor *groupActor, group *catalog.Group) {
 		case <-b.stopped.Done():
 			return
 		}
+		if err := actor.Call(&scanNote{}); err != nil {
+			return // it has died or is not in memory any more: its next pop starts another scan
+		}
 		view := b.store.View()
 		defer view.Close()
 		if err := scan(view, actor, number, group.Subscription, b.log.Now, b.machine.publishedHolds()); err != nil {

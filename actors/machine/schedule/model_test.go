@@ -14,6 +14,16 @@ import (
 type naive struct {
 	known map[uint64]*naiveSlot
 	turn  int
+	// scanning and dropped are what a scan must not bring back.
+	scanning bool
+	dropped  map[uint64]bool
+}
+
+func (n *naive) drop(partition uint64) {
+	delete(n.known, partition)
+	if n.scanning {
+		n.dropped[partition] = true
+	}
 }
 
 type naiveSlot struct {
@@ -73,14 +83,14 @@ func (n *naive) missed(partition, next, now uint64, byLease bool) {
 	case slot != nil && slot.state == "reserved" && slot.again:
 		n.put(partition, now, now, false)
 	default:
-		delete(n.known, partition)
+		n.drop(partition)
 	}
 }
 
 func (n *naive) released(partition uint64, backlog bool, notBefore, now uint64) {
 	switch {
 	case !backlog:
-		delete(n.known, partition)
+		n.drop(partition)
 	case n.state(partition) == "ready" && notBefore <= now:
 	default:
 		n.put(partition, notBefore, now, false)
@@ -129,7 +139,7 @@ func (n *naive) wake(now uint64) (next uint64) {
 // TestScheduleAgreesWithNaiveModel runs random calls against both.
 func TestScheduleAgreesWithNaiveModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, n := New(), &naive{known: map[uint64]*naiveSlot{}}
+		s, n := New(), &naive{known: map[uint64]*naiveSlot{}, dropped: map[uint64]bool{}}
 		now, mostReady, mostKnown := uint64(1000), 0, 0
 		partition := rapid.Uint64Range(1, 12)
 		ahead := rapid.Custom(func(t *rapid.T) uint64 {
@@ -140,14 +150,14 @@ func TestScheduleAgreesWithNaiveModel(t *testing.T) {
 			p, until := partition.Draw(t, "partition"), now+ahead.Draw(t, "until")
 			flag := rapid.Bool().Draw(t, "flag")
 			before := n.ready()
-			call := rapid.IntRange(0, 11).Draw(t, "call")
+			call := rapid.IntRange(0, 13).Draw(t, "call")
 			switch call {
 			case 0:
 				s.Appended(p, until, now, flag)
 				n.appended(p, until, now, flag)
 			case 1:
 				s.Found(p, until, now, flag)
-				if n.known[p] == nil {
+				if n.known[p] == nil && !n.dropped[p] {
 					n.put(p, until, now, flag)
 				}
 			case 2:
@@ -164,7 +174,7 @@ func TestScheduleAgreesWithNaiveModel(t *testing.T) {
 				n.released(p, flag, until, now)
 			case 5:
 				s.Drop(p)
-				delete(n.known, p)
+				n.drop(p)
 			case 6, 7:
 				limit := rapid.IntRange(0, 4).Draw(t, "limit")
 				want := n.ready()
@@ -198,6 +208,13 @@ func TestScheduleAgreesWithNaiveModel(t *testing.T) {
 				if want, got := n.wake(now), s.Wake(now); got != want {
 					t.Fatalf("Wake(%d) = %d, want %d", now, got, want)
 				}
+			case 12:
+				s.ScanBegins()
+				n.scanning = true
+			case 13:
+				s.ScanEnded()
+				n.scanning = false
+				clear(n.dropped)
 			}
 			mostReady, mostKnown = max(mostReady, len(n.ready())), max(mostKnown, len(n.known))
 			agree(t, s, n, mostReady, mostKnown)

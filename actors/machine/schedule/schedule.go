@@ -76,6 +76,9 @@ type Schedule struct {
 	ready  int
 	fresh  []uint64 // what has become ready since Fresh was asked
 	wakeup wakeups
+	// gone are the partitions that were dropped since a scan of the store began, nil while there is none: what the scan brings of them is
+	// older. About 40 bytes each, for as long as the scan lasts.
+	gone map[uint64]struct{}
 }
 
 // New returns an empty schedule.
@@ -116,9 +119,20 @@ func (s *Schedule) Appended(partition, visibleMicros, nowMicros uint64, quiet bo
 	}
 }
 
-// Found notes a partition that a scan of the store found worth a claim; what is known already wins.
+// ScanBegins is called before a scan opens its view of the store: whatever happens from here on is newer than what it finds.
+func (s *Schedule) ScanBegins() {
+	if s.gone == nil {
+		s.gone = map[uint64]struct{}{}
+	}
+}
+
+// ScanEnded is called when a scan has brought everything, or has failed, and no other is under way.
+func (s *Schedule) ScanEnded() { s.gone = nil }
+
+// Found notes a partition that a scan of the store found worth a claim; what is known already wins. Without that a lease that was
+// released in the meantime would hide what comes after it until the lease would have expired.
 func (s *Schedule) Found(partition, visibleMicros, nowMicros uint64, byLease bool) {
-	if s.slots[partition] == nil {
+	if _, gone := s.gone[partition]; !gone && s.slots[partition] == nil {
 		s.hold(partition, visibleMicros, nowMicros, byLease)
 	}
 }
@@ -157,6 +171,9 @@ func (s *Schedule) Released(partition uint64, backlog bool, notBeforeMicros, now
 
 // Drop forgets a partition.
 func (s *Schedule) Drop(partition uint64) {
+	if s.gone != nil {
+		s.gone[partition] = struct{}{}
+	}
 	if known := s.slots[partition]; known != nil {
 		if known.state == ready {
 			s.ready--
