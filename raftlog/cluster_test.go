@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -353,6 +354,36 @@ func TestTransferIsRefused(t *testing.T) {
 		_, err := c.nodes[leader].TransferTo(testContext(t), uint64((leader+1)%3+1))
 		return errors.Is(err, ErrNoTarget)
 	})
+}
+
+// TestStoppedNodeClosesNoGate: a node that has stopped for its full disk is not live, and the others serve (cluster 11.4).
+func TestStoppedNodeClosesNoGate(t *testing.T) {
+	var full atomic.Uint64
+	c := openClusterWith(t, newTestNetwork(t), func(o *Options) {
+		id := o.NodeID
+		o.Disk = func() Disk { return Disk{Percent: 99, Full: full.Load() == id} }
+	})
+	leader := c.leader(t, -1)
+	stopping := (leader + 1) % 3
+	full.Store(uint64(stopping + 1))
+	closes := func(want uint64) func() bool {
+		return func() bool {
+			id, _, known := c.nodes[c.leader(t, stopping)].DiskGate()
+			return known && id == want
+		}
+	}
+	eventually(t, "the full disk to close the gate", closes(uint64(stopping+1)))
+	c.machines[stopping].mu.Lock()
+	c.machines[stopping].failAt = 7
+	c.machines[stopping].mu.Unlock()
+	mustPropose(t, c.nodes[leader], extend(7))
+	eventually(t, "the node to stop", func() bool { return c.nodes[stopping].Status().Role == RoleStopped })
+	eventually(t, "the gate to open", closes(0))
+	for _, member := range c.nodes[c.leader(t, stopping)].Members() {
+		if stopped := member.ID == uint64(stopping+1); member.Live == stopped {
+			t.Errorf("member %d, stopped %t: live %t", member.ID, stopped, member.Live)
+		}
+	}
 }
 
 func TestMembersKnowEachOther(t *testing.T) {

@@ -48,11 +48,11 @@ func (n *Node) serveWith(handler func(from uint64) *link.Handler) func(uint64, n
 	})
 }
 
-// serveConn serves a connection until it ends or the node closes.
+// serveConn serves a connection until it ends or the node stops.
 func (n *Node) serveConn(serve func(ctx context.Context, from uint64, conn net.Conn)) func(uint64, net.Conn) {
 	return func(from uint64, conn net.Conn) {
 		n.mu.Lock()
-		if n.closing {
+		if n.closing || n.failure != nil {
 			n.mu.Unlock()
 			_ = conn.Close()
 			return

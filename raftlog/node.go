@@ -416,7 +416,11 @@ func (n *Node) fail(err error) {
 		return
 	}
 	n.failure = err
-	n.background.Go(n.stopRaft)
+	n.background.Go(func() {
+		<-n.started
+		n.stopServing() // it is not live any more: neither its disk nor its log counts for the others
+		n.stopRaft()
+	})
 	n.mu.Unlock()
 	n.logger.Error().Str("why", err.Error()).Msg("this node stops")
 	n.proposer.close(err)

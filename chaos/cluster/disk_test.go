@@ -34,6 +34,8 @@ func TestFullDiskOfAFollower(t *testing.T) {
 		}
 		s.fillUp(full, volume)
 		s.ackedThrough(full, 20)
+		s.passes(s.now() + 4*time.Second) // its disk was measured since, and what it last said of it counts no more
+		s.ackedThrough(full, 20)
 		s.resumes(full, volume)
 		s.acked(20)
 	})
