@@ -298,6 +298,7 @@ func (s *Server) finish(r *Request) {
 		r.Ctx.Response.Reset()
 		Refuse(CodeInternal, textInternal).write(r.Ctx, ShapeEnvelope)
 	}
+	s.admission.release(r.permits)
 	s.settleAnswer(r)
 	r.route.stats.observe(r.Ctx.Response.StatusCode(), time.Since(r.Arrived))
 }

@@ -98,10 +98,10 @@ func (l testLog) Now() uint64                            { return l.raft.Now() +
 func (l testLog) Leads() bool                            { return l.raft.Leads() }
 func (l testLog) Settled(id command.RequestID)           { l.raft.Settled(id) }
 func (l testLog) Propose(p actors.Proposal) error        { return l.raft.Propose(l.proposal(&p)) }
-func (l testLog) ReadIndex(ctx context.Context) (e error) {
+func (l testLog) ReadIndex(ctx context.Context) (now uint64, e error) {
 	l.looks.Add(1)
-	_, e = l.raft.ReadIndex(ctx)
-	return e
+	_, now, e = l.raft.ReadPoint(ctx)
+	return now + l.ahead.Load(), e
 }
 
 // CallLeader of a group of one voter finds no other leader.
@@ -171,7 +171,7 @@ func startNodeWith(t *testing.T, flushEvery time.Duration, front httpfront.Confi
 	n.api.Connect(broker)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	check(t, log.ReadIndex(ctx))
+	must(log.ReadIndex(ctx))
 	n.looks.Store(0)
 	server.Open()
 	t.Cleanup(func() {

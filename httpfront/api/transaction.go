@@ -21,7 +21,7 @@ type transactionPlan struct {
 	place []ackPlace
 }
 
-// transaction acks, pushes and moves positions, all or nothing (messaging 8).
+// transaction acks, pushes, moves positions and changes rows, all or nothing (messaging 8).
 func (a *API) transaction(r *httpfront.Request) error {
 	answer := &wire.TransactionAnswer{ID: newID(r.Arrived)}
 	body, err := wire.DecodeTransaction(r.Body())
@@ -31,8 +31,8 @@ func (a *API) transaction(r *httpfront.Request) error {
 		r.JSONOwned(200, wire.AppendTransaction(nil, answer))
 		return nil
 	}
-	if err == nil && len(body.KV)+len(body.Timers) > 0 {
-		err = httpfront.Refuse(httpfront.CodeBadRequest, "kv and timers in a transaction are not available yet")
+	if err == nil && len(body.Timers) > 0 {
+		err = httpfront.Refuse(httpfront.CodeBadRequest, "timers in a transaction are not available yet")
 	}
 	if err != nil {
 		return err
@@ -59,14 +59,18 @@ func (a *API) transaction(r *httpfront.Request) error {
 	if answer.Reason == "" {
 		a.stats.transacted(a.countTransaction(plan.call, result))
 	}
-	r.JSONOwned(200, wire.AppendTransaction(nil, answer))
+	r.JSONOwned(rolledBackStatus(answer.Reason), wire.AppendTransaction(nil, answer))
 	return nil
 }
 
 // failTransaction answers a refusal in the body of 8.4 where messaging 8.5 wants it so.
 func (a *API) failTransaction(r *httpfront.Request, answer *wire.TransactionAnswer, err error) error {
 	var refusal *httpfront.Error
+	var invalid *wire.Error
 	switch {
+	case errors.As(err, &invalid) && invalid.Reason != "":
+		answer.Reason, answer.Error = invalid.Reason, invalid.Text
+		r.JSONOwned(httpfront.Refuse(httpfront.Code(invalid.Code), "").HTTPStatus(), wire.AppendTransaction(nil, answer))
 	case errors.Is(err, actors.ErrTooLarge):
 		answer.Reason, answer.Error = "too_large", "the transaction exceeds one log entry"
 		r.JSONOwned(200, wire.AppendTransaction(nil, answer))
@@ -110,6 +114,9 @@ func (a *API) planTransaction(r *httpfront.Request, body *wire.Transaction) (*tr
 		if err := checkNames(position.Queue, longer); err != nil {
 			return nil, err
 		}
+	}
+	if err := a.planKV(plan, body); err != nil {
+		return nil, err
 	}
 	if len(plan.items) == 0 {
 		return plan, nil
@@ -183,6 +190,7 @@ func fence(body *wire.Transaction) command.LeaseID {
 func (p *transactionPlan) fill(answer *wire.TransactionAnswer, body *wire.Transaction, result *command.TransactionResult) {
 	answer.Reason, answer.Error = result.Reason, result.Text
 	if answer.Reason != "" {
+		answer.Lost = lostKV(body, result)
 		return
 	}
 	progress := make([]groupProgress, len(result.Pushes))
@@ -204,6 +212,7 @@ func (p *transactionPlan) fill(answer *wire.TransactionAnswer, body *wire.Transa
 			Queue: p.items[place.item].Queue, Duplicate: v.Status == wire.PushDuplicate,
 		})
 	}
+	p.fillKV(answer, result)
 	for i := range body.Positions {
 		answer.Results = append(answer.Results, wire.TransactionResult{Kind: wire.ResultPosition, OpIndex: i})
 	}
