@@ -149,6 +149,7 @@ func startNodeWith(t *testing.T, flushEvery time.Duration, front httpfront.Confi
 	n.api = New(Config{
 		PushTimeout: 10 * time.Second, PopTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, SizesMax: 100,
 		ServerID: "test", Port: 1, Cipher: noCipher{}, History: recorder, GroupLagMaxCursors: 1000,
+		KV: KVConfig{ValueBytes: 64 << 10, ReadBytes: 4 << 20, Ops: 256, Keys: 1024},
 	}, n, openGate{})
 	front.Log = zerolog.Nop()
 	server := must(httpfront.New(front))

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"context"
 	"strconv"
+	"time"
 
 	"queen/actors/machine/kv"
 	"queen/httpfront"
@@ -53,32 +55,39 @@ func (a *API) admitKV(use kvUse) error {
 	return nil
 }
 
-// callKV runs a call: through the log when it writes, else on a linearizable view (state 2.6).
-func (a *API) callKV(r *httpfront.Request, ops []command.KVOp) (*command.KVResult, error) {
+// callRows runs a call of the KV store or of locks: through the log when it writes, else on a linearizable view (state 2.6).
+func callRows[R command.Result](a *API, r *httpfront.Request, use kvUse, call command.Command, read func(context.Context) (R, error)) (result R, err error) {
 	span, err := a.span(r, a.config.WriteTimeout)
+	if err == nil {
+		err = a.admitKV(use)
+	}
 	if err != nil {
-		return nil, err
+		return result, err
 	}
-	use := useOfKV(ops)
-	if err := a.admitKV(use); err != nil {
-		return nil, err
-	}
-	call := &command.KV{Tenant: r.Tenant, Limits: a.config.KV.limits(), Ops: ops}
 	if !use.writes {
 		ctx, cancel := contextUntil(span.Deadline)
 		defer cancel()
-		return a.broker().ReadKV(ctx, call)
+		return read(ctx)
 	}
 	if use.grows {
 		if err := r.Admit(); err != nil {
-			return nil, err
+			return result, err
 		}
 	}
 	applied, err := a.broker().Execute(span, call)
 	if err != nil {
-		return nil, err
+		return result, err
 	}
-	return applied.(*command.KVResult), nil
+	return applied.(R), nil
+}
+
+func (a *API) callKV(r *httpfront.Request, ops []command.KVOp) (*command.KVResult, error) {
+	call := &command.KV{Tenant: r.Tenant, Limits: a.config.KV.limits(), Ops: ops}
+	result, err := callRows(a, r, useOfKV(ops), call, func(ctx context.Context) (*command.KVResult, error) {
+		return a.broker().ReadKV(ctx, call)
+	})
+	a.countKV(ops, result, time.Since(r.Arrived))
+	return result, err
 }
 
 // kv runs operations on rows (state 2.2).

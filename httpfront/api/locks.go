@@ -1,6 +1,9 @@
 package api
 
 import (
+	"context"
+	"time"
+
 	"queen/actors/machine/kv"
 	"queen/httpfront"
 	"queen/httpfront/wire"
@@ -21,38 +24,14 @@ func (a *API) locks(r *httpfront.Request) error {
 	if err != nil {
 		return err
 	}
-	result, err := a.callLocks(r, ops)
+	call := &command.Lock{Tenant: r.Tenant, Ops: ops}
+	result, err := callRows(a, r, useOfLocks(ops), call, func(ctx context.Context) (*command.LockResult, error) {
+		return a.broker().ReadLock(ctx, call)
+	})
+	a.countLocks(ops, result, time.Since(r.Arrived))
 	if err != nil {
 		return err
 	}
 	r.Answer(200, func(dst []byte) []byte { return wire.AppendLock(dst, ops, result, kv.Guard) })
 	return nil
-}
-
-// callLocks is callKV for locks.
-func (a *API) callLocks(r *httpfront.Request, ops []command.LockOp) (*command.LockResult, error) {
-	span, err := a.span(r, a.config.WriteTimeout)
-	if err != nil {
-		return nil, err
-	}
-	use := useOfLocks(ops)
-	if err := a.admitKV(use); err != nil {
-		return nil, err
-	}
-	call := &command.Lock{Tenant: r.Tenant, Ops: ops}
-	if !use.writes {
-		ctx, cancel := contextUntil(span.Deadline)
-		defer cancel()
-		return a.broker().ReadLock(ctx, call)
-	}
-	if use.grows {
-		if err := r.Admit(); err != nil {
-			return nil, err
-		}
-	}
-	applied, err := a.broker().Execute(span, call)
-	if err != nil {
-		return nil, err
-	}
-	return applied.(*command.LockResult), nil
 }

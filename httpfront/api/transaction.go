@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"time"
 
 	"queen/actors"
 	"queen/httpfront"
@@ -56,6 +57,7 @@ func (a *API) transaction(r *httpfront.Request) error {
 	}
 	result := applied.(*command.TransactionResult)
 	plan.fill(answer, body, result)
+	a.countKV(plan.call.KV, ridersOf(result), time.Since(r.Arrived))
 	if answer.Reason == "" {
 		a.stats.transacted(a.countTransaction(plan.call, result))
 	}

@@ -30,6 +30,14 @@ func (p *transactionPlan) fillKV(answer *wire.TransactionAnswer, result *command
 	}
 }
 
+// ridersOf is what became of the operations on rows; nil when the transaction was rolled back for another reason.
+func ridersOf(result *command.TransactionResult) *command.KVResult {
+	if result.Reason != "" && result.KV.Lost == nil {
+		return nil
+	}
+	return &result.KV
+}
+
 // lostKV says which operation has cancelled the transaction; nil when none has.
 func lostKV(body *wire.Transaction, result *command.TransactionResult) *wire.LostGate {
 	if result.KV.Lost == nil {

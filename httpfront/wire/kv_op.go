@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,19 +17,14 @@ const (
 	maxKVPage     = 1000
 )
 
-// kvKinds are the operations by their names, which answers repeat.
-var kvKinds = map[string]command.KVOpKind{
-	"get": command.KVGet, "getMany": command.KVGetMany, "getPrefix": command.KVGetPrefix, "put": command.KVPut,
-	"putIfAbsent": command.KVPutIfAbsent, "delete": command.KVDelete, "incr": command.KVIncr, "check": command.KVCheck,
+// kvNames are the operations, by kind. Answers repeat the name that was asked for.
+var kvNames = [...]string{
+	command.KVGet: "get", command.KVGetMany: "getMany", command.KVGetPrefix: "getPrefix", command.KVPut: "put",
+	command.KVPutIfAbsent: "putIfAbsent", command.KVDelete: "delete", command.KVIncr: "incr", command.KVCheck: "check",
 }
 
-// kvNames are the names by kind.
-var kvNames = func() (names [command.KVCheck + 1]string) {
-	for name, kind := range kvKinds {
-		names[kind] = name
-	}
-	return names
-}()
+// KVOpName is the name of an operation.
+func KVOpName(kind command.KVOpKind) string { return kvNames[kind] }
 
 // rawKVOp holds the members of an operation as text; nil is an absent one.
 type rawKVOp struct {
@@ -98,8 +94,8 @@ func (o *rawKVOp) field(name []byte) *[]byte {
 // decode validates an operation in the order of state 2.5.
 func (o *rawKVOp) decode(op *command.KVOp, bounds *KVBounds, path string) (err error) {
 	name, _ := textString(o.kind)
-	kind, known := kvKinds[name]
-	if !known {
+	kind := command.KVOpKind(max(slices.Index(kvNames[:], name), 0)) // no name is none
+	if kind == 0 {
 		return kvRefusal("kv_unknown_op", "%s: unknown op %s", path, compact(o.kind))
 	}
 	if op.Kind = kind; o.tenant {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -19,9 +20,11 @@ const (
 	codeLocks    = Code("locks_bad_request")
 )
 
-var lockKinds = map[string]command.LockOpKind{
-	"acquire": command.LockAcquire, "renew": command.LockRenew, "release": command.LockRelease, "get": command.LockGet,
-}
+// lockNames are the operations, by kind.
+var lockNames = [...]string{command.LockAcquire: "acquire", command.LockRenew: "renew", command.LockRelease: "release", command.LockGet: "get"}
+
+// LockOpName is the name of an operation.
+func LockOpName(kind command.LockOpKind) string { return lockNames[kind] }
 
 func lockRefusal(reason, format string, args ...any) *Error {
 	return &Error{Code: codeLocks, Reason: reason, Text: fmt.Sprintf(format, args...)}
@@ -102,9 +105,8 @@ func decodeLockOp(op *command.LockOp, text []byte, path string) error {
 }
 
 func (o *rawLockOp) decode(op *command.LockOp, path string) error {
-	kind, _ := textString(o.kind)
-	var known bool
-	if op.Kind, known = lockKinds[kind]; !known {
+	name, _ := textString(o.kind)
+	if op.Kind = command.LockOpKind(max(slices.Index(lockNames[:], name), 0)); op.Kind == 0 { // no name is none
 		return lockRefusal("locks_unknown_op", "%s: unknown op %s", path, compact(o.kind))
 	}
 	if o.tenant {

@@ -19,14 +19,14 @@ func AppendLock(dst []byte, ops []command.LockOp, r *command.LockResult, guard G
 }
 
 func appendLockOutcome(dst []byte, op *command.LockOp, r *command.LockOpResult, guard Guard) []byte {
-	head := func(kind, outcome string) {
-		dst = appendText(dst, ',', "op", kind)
+	head := func(outcome string) {
+		dst = appendText(dst, ',', "op", lockNames[op.Kind])
 		dst = appendText(dst, ',', "name", op.Name)
 		dst = appendBool(dst, ',', outcome, r.Done)
 	}
 	switch op.Kind {
 	case command.LockAcquire:
-		head("acquire", "acquired")
+		head("acquired")
 		if !r.Done {
 			return appendHolders(appendText(dst, ',', "reason", "held"), r.Holders)
 		}
@@ -38,19 +38,19 @@ func appendLockOutcome(dst []byte, op *command.LockOp, r *command.LockOpResult, 
 		}
 		return dst
 	case command.LockRenew:
-		head("renew", "renewed")
+		head("renewed")
 		if !r.Done {
 			return appendLostPermit(dst, r)
 		}
 		return appendGuard(appendPermit(dst, r), guard(op.Name, r.Slot, r.Token))
 	case command.LockRelease:
-		head("release", "released")
+		head("released")
 		if !r.Done {
 			return appendLostPermit(dst, r)
 		}
 		return appendUint(dst, ',', "slot", uint64(r.Slot))
 	default:
-		head("get", "held")
+		head("held")
 		return appendPermits(dst, r.Holders)
 	}
 }
