@@ -29,34 +29,29 @@ func (c *KVConfig) refused() (at kvPlace) {
 
 // ReadKV evaluates a call without writes on a linearizable view (state 2.6, 2.7). A *command.Refusal comes back as the error.
 func (b *Broker) ReadKV(ctx context.Context, c *command.KV) (*command.KVResult, error) {
-	result, err := b.readRows(ctx, func(view *store.View, nowMicros uint64) (command.Result, error) {
+	return readRows[*command.KVResult](ctx, b, func(view *store.View, nowMicros uint64) (command.Result, error) {
 		return kv.Read(view, c, nowMicros)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return result.(*command.KVResult), nil
 }
 
 // ReadLock evaluates a lock call that only asks.
 func (b *Broker) ReadLock(ctx context.Context, c *command.Lock) (*command.LockResult, error) {
-	result, err := b.readRows(ctx, func(view *store.View, nowMicros uint64) (command.Result, error) {
+	return readRows[*command.LockResult](ctx, b, func(view *store.View, nowMicros uint64) (command.Result, error) {
 		return kv.ReadLock(view, c, nowMicros)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return result.(*command.LockResult), nil
 }
 
-func (b *Broker) readRows(ctx context.Context, read func(view *store.View, nowMicros uint64) (command.Result, error)) (command.Result, error) {
+func readRows[R command.Result](ctx context.Context, b *Broker, read func(view *store.View, nowMicros uint64) (command.Result, error)) (result R, err error) {
 	view, nowMicros, err := b.ViewAt(ctx)
 	if err != nil {
-		return nil, err
+		return result, err
 	}
 	defer view.Close()
-	result, err := read(view, nowMicros)
-	return outcome{result, err}.unpack()
+	found, err := read(view, nowMicros)
+	if found, err = (outcome{found, err}).unpack(); err != nil {
+		return result, err
+	}
+	return found.(R), nil
 }
 
 // KVNamespace is a namespace and the rows that are stored in it, expired ones included.

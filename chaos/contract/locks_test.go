@@ -20,8 +20,6 @@ type locks struct {
 
 func newLocks(t *testing.T) *locks { return &locks{t, suite.client, uniqueName(t)} }
 
-func (l *locks) in(t *testing.T) *locks { return &locks{t, l.client, l.name} }
-
 func (l *locks) post(op string) harness.Response {
 	return l.client.Post("/api/v1/locks", `{"operations":[`+strings.Replace(op, `{"op"`, fmt.Sprintf(`{"name":%q,"op"`, l.name), 1)+`]}`)
 }

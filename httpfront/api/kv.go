@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"queen/actors"
 	"queen/actors/machine/kv"
 	"queen/httpfront"
 	"queen/httpfront/wire"
@@ -152,18 +153,25 @@ func (a *API) oneRow(r *httpfront.Request, op *command.KVOp, err error) error {
 	return nil
 }
 
-// listKVNamespaces shows the namespaces of a tenant (state 2.11).
-func (a *API) listKVNamespaces(r *httpfront.Request) error {
+// consoleKV is a read of the console.
+func consoleKV[R any](a *API, r *httpfront.Request, read func(context.Context) (R, error)) (result R, err error) {
 	deadline, err := a.deadline(r, a.config.WriteTimeout)
 	if err == nil {
 		err = a.admitKV(kvUse{})
 	}
 	if err != nil {
-		return err
+		return result, err
 	}
 	ctx, cancel := contextUntil(deadline)
 	defer cancel()
-	namespaces, err := a.broker().KVNamespaces(ctx, r.Tenant)
+	return read(ctx)
+}
+
+// listKVNamespaces shows the namespaces of a tenant (state 2.11).
+func (a *API) listKVNamespaces(r *httpfront.Request) error {
+	namespaces, err := consoleKV(a, r, func(ctx context.Context) ([]actors.KVNamespace, error) {
+		return a.broker().KVNamespaces(ctx, r.Tenant)
+	})
 	if err != nil {
 		return err
 	}
@@ -184,18 +192,11 @@ func (a *API) listKV(r *httpfront.Request) error {
 	if err != nil {
 		return err
 	}
-	deadline, err := a.deadline(r, a.config.WriteTimeout)
-	if err == nil {
-		err = a.admitKV(kvUse{})
-	}
-	if err != nil {
-		return err
-	}
-	ctx, cancel := contextUntil(deadline)
-	defer cancel()
-	listed, err := a.broker().ListKV(ctx, kv.ListInput{
-		Tenant: r.Tenant, Namespace: body.Namespace, Prefix: body.Prefix, After: body.After, Limit: body.Limit, KeysOnly: body.KeysOnly,
-		IncludeExpired: body.IncludeExpired, ReadBytes: consoleReadBytes,
+	listed, err := consoleKV(a, r, func(ctx context.Context) (*kv.Listed, error) {
+		return a.broker().ListKV(ctx, kv.ListInput{
+			Tenant: r.Tenant, Namespace: body.Namespace, Prefix: body.Prefix, After: body.After, Limit: body.Limit, KeysOnly: body.KeysOnly,
+			IncludeExpired: body.IncludeExpired, ReadBytes: consoleReadBytes,
+		})
 	})
 	if err != nil {
 		return err
