@@ -44,6 +44,9 @@ type apply struct {
 	groups      *groups
 	deadLetters *Handle
 	traces      *Handle
+	kv          *Handle
+	// refusedKV is the row whose writes are apply failures, for tests; none usually.
+	refusedKV kvPlace
 	// outcomes is the request-id window (I9); nil until it has been loaded again after an entry that was abandoned.
 	outcomes *window.Window
 
@@ -293,6 +296,12 @@ func (a *apply) execute(c command.Command) (command.Result, error) {
 		return a.trace(&c)
 	case command.TraceSweep:
 		return a.sweepTraces(&c)
+	case command.KV:
+		return a.runKV(&c)
+	case command.KVSweep:
+		return a.sweepKV(&c)
+	case command.Lock:
+		return a.runLock(&c)
 	case command.Membership:
 		return a.changeMembership(&c)
 	default:

@@ -7,6 +7,7 @@ import (
 
 	"queen/actors/machine/catalog"
 	"queen/actors/machine/cursor"
+	"queen/actors/machine/kv"
 	"queen/actors/machine/partition"
 	"queen/raftlog/command"
 	"queen/store/layout"
@@ -25,6 +26,8 @@ type plan struct {
 	*command.Transaction
 	acks      []plannedAck
 	positions []plannedPosition
+	// kv is nil when the transaction has no operations on rows.
+	kv *kv.Plan
 	// rows are the states that earlier acks of this transaction leave behind.
 	rows map[rowKey]*cursor.State
 }
@@ -54,7 +57,7 @@ type plannedPosition struct {
 // transaction validates everything without changing anything, then changes everything (messaging 8.6, I6).
 func (a *apply) transaction(c *command.Transaction) (command.Result, error) {
 	pl := &plan{Transaction: c, rows: map[rowKey]*cursor.State{}}
-	for _, guard := range []func(*plan) (*command.TransactionResult, error){a.planAcks, a.planPushes, a.planPositions} {
+	for _, guard := range []func(*plan) (*command.TransactionResult, error){a.planAcks, a.planPushes, a.planPositions, a.planKV} {
 		if refusal, err := guard(pl); refusal != nil || err != nil {
 			return refusal, err
 		}
@@ -76,7 +79,7 @@ func (a *apply) transaction(c *command.Transaction) (command.Result, error) {
 			return nil, err
 		}
 	}
-	return result, nil
+	return result, a.commitKV(pl, result)
 }
 
 func rejected(text string) *command.TransactionResult {

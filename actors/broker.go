@@ -31,8 +31,9 @@ type Log interface {
 	Leads() bool
 	// Settled tells that the command with this request id of this node has been applied here. It must not block.
 	Settled(id command.RequestID)
-	// ReadIndex returns once everything that was committed when it was called has been applied here (cluster 9).
-	ReadIndex(ctx context.Context) error
+	// ReadIndex returns once everything that was committed when it was called has been applied here (cluster 9), and the time at
+	// which the leader has said so: the now of a read, in Unix microseconds. It is 0 where the leader did not tell.
+	ReadIndex(ctx context.Context) (nowMicros uint64, err error)
 	// CallLeader sends a request to the broker of the leader, which serves it with ServeCall, and returns the answer. When ctx
 	// ends it returns at once and tells the leader. It waits for a leader a second at most. Errors, wrapped: ErrRetry when
 	// this node leads now, or the link broke, or the leader answered with an error; ErrNoLeader when none is known;
@@ -102,6 +103,8 @@ type Config struct {
 	TxidWindowMinSeconds uint32
 	// TraceRetention is QUEEN_RAFT_TRACE_RETENTION_S; 0 keeps traces.
 	TraceRetention time.Duration
+	// KV paces the sweeps of rows that have expired.
+	KV KVConfig
 	// NoQuorumFail is QUEEN_RAFT_NO_QUORUM_FAIL_MS: how long after the newest quorum acknowledgement a write or a read gives
 	// up; 0 waits for the deadline. QuorumAge is the time since that acknowledgement; needed with the former.
 	NoQuorumFail time.Duration
@@ -163,6 +166,7 @@ func NewBroker(c Config) (*Broker, error) {
 		store: c.Store, system: b.system, directory: b.directory, pending: b.pending, log: c.Log,
 		leases: map[uint64]*Handle{}, groups: b.groups, arrivals: &b.arrivals, rescan: b.rescan, observer: c.Observer,
 		partitions: newPartitions(b.system, partitionsActive), settled: b.settled, served: b.served, membership: &b.membership,
+		refusedKV: c.KV.refused(),
 	}
 	b.machine.catalog = b.system.Spawn(KindCatalog, func() Behavior {
 		return &holder[*catalog.Machine]{load: func(r store.Reader) (*catalog.Machine, error) { return catalog.Load(r) }}
@@ -172,6 +176,9 @@ func NewBroker(c Config) (*Broker, error) {
 	})
 	b.machine.traces = b.system.Spawn(KindTraces, func() Behavior {
 		return &holder[*trace.Machine]{load: func(r store.Reader) (*trace.Machine, error) { return trace.Load(r) }}
+	})
+	b.machine.kv = b.system.Spawn(KindKV, func() Behavior {
+		return &holder[struct{}]{load: func(store.Reader) (struct{}, error) { return struct{}{}, nil }}
 	})
 	b.apply = b.system.Spawn(KindApply, func() Behavior { return b.machine })
 	return b, b.load()
@@ -214,7 +221,12 @@ func (b *Broker) load() error {
 func (b *Broker) LastStampMicros() (uint64, error) {
 	view := b.store.View()
 	defer view.Close()
-	row, err := view.Get(stampKey)
+	return lastStamp(view)
+}
+
+// lastStamp is the greatest stamp of the entries that are applied in a view.
+func lastStamp(r store.Reader) (uint64, error) {
+	row, err := r.Get(stampKey)
 	if err != nil || len(row) != 8 {
 		return 0, err
 	}
@@ -247,6 +259,7 @@ func (b *Broker) Stop() {
 	b.machine.catalog.Stop()
 	b.machine.deadLetters.Stop()
 	b.machine.traces.Stop()
+	b.machine.kv.Stop()
 	b.apply.Stop()
 	b.system.Stop()
 }
@@ -314,18 +327,38 @@ func (b *Broker) Now() uint64 { return b.log.Now() }
 // View opens a linearizable read view: everything that was committed when it is called is in it (cluster 9). The caller
 // closes it.
 func (b *Broker) View(ctx context.Context) (*store.View, error) {
+	view, _, err := b.barrier(ctx)
+	return view, err
+}
+
+// ViewAt is View with the instant of the read: the leader's time at the barrier, and never earlier than the newest stamp in the
+// view, which may be of later (state 2.7).
+func (b *Broker) ViewAt(ctx context.Context) (view *store.View, nowMicros uint64, err error) {
+	view, nowMicros, err = b.barrier(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	last, err := lastStamp(view)
+	if err != nil {
+		view.Close()
+		return nil, 0, fmt.Errorf("read the newest stamp: %w", err)
+	}
+	return view, max(nowMicros, last), nil
+}
+
+func (b *Broker) barrier(ctx context.Context) (view *store.View, nowMicros uint64, err error) {
 	ctx, cancel := b.untilNoQuorum(ctx)
 	defer cancel()
-	if err := b.log.ReadIndex(ctx); err != nil {
+	if nowMicros, err = b.log.ReadIndex(ctx); err != nil {
 		switch {
 		case errors.Is(context.Cause(ctx), ErrNoQuorum):
-			return nil, ErrNoQuorum
+			return nil, 0, ErrNoQuorum
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return nil, ErrDeadline // a read waits for its deadline as a write does (cluster 8.3)
+			return nil, 0, ErrDeadline // a read waits for its deadline as a write does (cluster 8.3)
 		}
-		return nil, err
+		return nil, 0, err
 	}
-	return b.store.View(), nil
+	return b.store.View(), nowMicros, nil
 }
 
 // LocalView opens a view of what is applied here, without asking anybody.

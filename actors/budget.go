@@ -2,6 +2,7 @@ package actors
 
 import (
 	"queen/actors/machine/deadletter"
+	"queen/actors/machine/kv"
 	"queen/actors/machine/membership"
 	window "queen/actors/machine/outcome"
 	"queen/actors/machine/trace"
@@ -78,6 +79,8 @@ func weigh(c command.Command) (keys, bytes int) {
 		for i := range c.Positions {
 			keys, bytes = keys+positionKeys, bytes+groupBytes+2*len(c.Positions[i].Metadata)
 		}
+		k, b := kv.Weigh(c.KV)
+		keys, bytes = keys+k, bytes+b
 	case *command.Configure:
 		for i := range c.Changes {
 			bytes += 6 * len(c.Changes[i].Text) // as escaped JSON
@@ -103,6 +106,12 @@ func weigh(c command.Command) (keys, bytes int) {
 				bytes += 6 * len(id)
 			}
 		}
+	case *command.KV:
+		keys, bytes = kv.Weigh(c.Ops)
+	case *command.Lock:
+		keys, bytes = kv.WeighLock(c.Ops)
+	case *command.KVSweep:
+		keys, bytes = kv.WeighSweep(int(c.MaxRows))
 	case *command.TraceSweep:
 		keys, bytes = int(c.MaxKeys), 2*int(c.MaxKeys)*rowBytes
 	default:

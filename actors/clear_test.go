@@ -39,6 +39,19 @@ func TestPayloadInClearForAQueueThatEncrypts(t *testing.T) {
 			t.Errorf("%s: got %v, want a refusal to try again", name, err)
 		}
 	}
+	// The partition of a refused push was never there, and its id is given to the next one, of whatever queue.
+	if _, err := r.Push(command.DefaultTenant, []command.PushGroup{pushGroup("plain", "new", "beside"), bare}, soon()); err == nil {
+		t.Error("a push in clear was taken")
+	}
+	r.push("other", "p", "first")
+	if got := r.push("other", "p", "second"); got.FirstOffset != 1 {
+		t.Errorf("the second message has offset %d, want 1", got.FirstOffset)
+	}
+	other := r.Directory().Queue(command.DefaultTenant, "other")
+	if heads := r.CountPartitions(other.ID, 10); heads != 1 {
+		t.Errorf("the queue has %d partitions, want 1", heads)
+	}
+
 	if got := r.push("plain", "p", "after"); got.FirstOffset != 1 {
 		t.Errorf("something of a refused command was stored: the next offset is %d, want 1", got.FirstOffset)
 	}

@@ -422,7 +422,7 @@ func (m *member) Leads() bool {
 func (m *member) Settled(command.RequestID) {}
 
 // ReadIndex implements Log.
-func (m *member) ReadIndex(ctx context.Context) error {
+func (m *member) ReadIndex(ctx context.Context) (uint64, error) {
 	c := m.cluster
 	index := -1
 	applied := func() bool {
@@ -433,11 +433,11 @@ func (m *member) ReadIndex(ctx context.Context) error {
 	}
 	switch {
 	case c.wait(ctx, applied):
-		return nil
+		return m.Now(), nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", ErrDeadline, ctx.Err()) // what the log says that waits for the word of the others
+		return 0, fmt.Errorf("%w: %w", ErrDeadline, ctx.Err()) // what the log says that waits for the word of the others
 	}
-	return ErrNoLeader
+	return 0, ErrNoLeader
 }
 
 var errLinkBroken = fmt.Errorf("%w: the link is broken", ErrRetry)

@@ -112,8 +112,8 @@ func (s *scene) must(commands ...command.Command) []string {
 	return results
 }
 
-// settleAll is an ack with effects in every kind of actor: it files a dead letter, moves the cursor and releases the lease;
-// the push behind it makes a queue.
+// settleAll is an ack with effects in nearly every kind of actor: it files a dead letter, moves the cursor and releases the lease;
+// the push behind it makes a queue, and the call behind that a row whose value lies in a chunk.
 func (s *scene) settleAll() []command.Command {
 	return []command.Command{
 		command.Ack{Tenant: command.DefaultTenant, Group: "workers", Parts: []command.AckPart{{
@@ -123,6 +123,9 @@ func (s *scene) settleAll() []command.Command {
 			Queue: "new", Partition: "p", Count: 1,
 			Chunk: command.AppendMessage(nil, &command.Message{ID: uuid.UUID{1}, Payload: []byte("1")}),
 		}}},
+		command.KV{Tenant: command.DefaultTenant, Limits: someKVLimits, Ops: []command.KVOp{
+			putOf("large", `"`+strings.Repeat("v", 9<<10)+`"`, 60), {Kind: command.KVGet, Namespace: "app", Key: "large"},
+		}},
 	}
 }
 
@@ -132,7 +135,7 @@ func (s *scene) actorsOf() map[Kind]*Handle {
 	return map[Kind]*Handle{
 		KindCatalog: a.catalog, KindDeadLetters: a.deadLetters, KindLeases: a.leases[1],
 		KindPartition: a.partitions.get(1, 1).Handle, KindGroup: a.groups.get(1, 1).Handle,
-		KindApply: s.broker.apply,
+		KindKV: a.kv, KindApply: s.broker.apply,
 	}
 }
 
@@ -228,6 +231,7 @@ func TestRefusalChangesNothing(t *testing.T) {
 			Acks: []command.TransactionAck{{Group: group, AckPart: part}},
 		}
 	}
+	lostGate := command.KVOp{Kind: command.KVCheck, Namespace: "app", Key: "none", Expect: 1, HasExpect: true, Required: true}
 	for name, c := range map[string]struct {
 		command func(s *scene) command.Command
 		says    string
@@ -307,6 +311,25 @@ func TestRefusalChangesNothing(t *testing.T) {
 		"move of chunks from an unknown bucket": {func(*scene) command.Command {
 			return command.MoveChunks{Bucket: 77, Partition: 1, MaxBytes: 1000}
 		}, `"Bytes":0`},
+		"move of values from an unknown bucket": {func(*scene) command.Command {
+			return command.MoveChunks{Bucket: 77, Partition: command.NoPartition, MaxBytes: 1000}
+		}, `"Bytes":0`},
+		"call with a lost gate behind a write": {func(*scene) command.Command {
+			return command.KV{Tenant: tenant, Limits: someKVLimits, Ops: []command.KVOp{putOf("k", "1", 60), lostGate}}
+		}, `"Lost":{"Op":1`},
+		"call that writes a row twice": {func(*scene) command.Command {
+			return command.KV{Tenant: tenant, Limits: someKVLimits, Ops: []command.KVOp{putOf("k", "1", 60), putOf("k", "2", 60)}}
+		}, "kv_duplicate_key_in_call"},
+		"transaction with a lost gate behind a good ack": {func(s *scene) command.Command {
+			return command.Transaction{
+				Tenant: tenant, Pushes: []command.PushGroup{pushGroup("new", "p", "n")}, KVLimits: someKVLimits, KV: []command.KVOp{putOf("k", "1", 60), lostGate},
+				Acks: []command.TransactionAck{{Group: "workers", AckPart: ack(s.lease, "x", command.AckDeadLetter)}},
+			}
+		}, "kv_precondition"},
+		"release of no lock": {func(*scene) command.Command {
+			return command.Lock{Tenant: tenant, Ops: []command.LockOp{{Kind: command.LockRelease, Name: "l", Token: 5}}}
+		}, `"Done":false`},
+		"sweep of no rows": {func(*scene) command.Command { return command.KVSweep{MaxRows: 10} }, `"Removed":0`},
 		"sweep of nothing": {func(*scene) command.Command { return command.Sweep{MaxKeys: 100} }, `"More":false`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -116,6 +116,10 @@ var outcomes = [...]struct{ kind, part string }{
 	{"SweepResult", `"More":true`}, {"SweepResult", `"More":false`}, {"MoveChunksResult", `"Bytes":0`}, {"MoveChunksResult", `"More":true`},
 	{"DeleteQueueResult", "true"}, {"DeleteGroupResult", `"MetadataDeleted":true`}, {"SeekResult", `"Updated":1`},
 	{"ChangeSubscriptionResult", `"Updated":1`}, {"Refusal", "outcome_unknown"}, {"Refusal", "membership_changed"}, {"Refusal", "in_flight"}, {"TraceResult", `"Foreign":true`}, {"TraceSweepResult", `"More":true`},
+	{"KVResult", `"Reason":1`}, {"KVResult", `"Reason":2`}, {"KVResult", `"Reason":3`}, {"KVResult", `"Reason":4`}, {"KVResult", `"Reason":5`},
+	{"KVResult", `"Lost":{`}, {"KVResult", `"Truncated":true`}, {"KVSweepResult", `"More":true`}, {"KVSweepResult", `"More":false`},
+	{"TransactionResult", "kv_precondition"}, {"TransactionResult", `"Found":true`},
+	{"LockResult", `"Done":true`}, {"LockResult", `"Already":true`}, {"LockResult", `"Done":false`},
 }
 
 // mustReach fails when the log has not led to one of the outcomes.

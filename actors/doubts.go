@@ -63,7 +63,7 @@ func (c *popCall) clearUp(empty *PopOutcome) (*PopOutcome, error) {
 	// Not bounded by the end of the broker: a pop that is ended by it asks for the last time.
 	ctx, cancel := context.WithTimeout(context.Background(), answerGrace)
 	defer cancel()
-	if err := c.b.log.ReadIndex(ctx); err != nil {
+	if _, err := c.b.log.ReadIndex(ctx); err != nil {
 		return nil, ErrDeadline
 	}
 	if outcome := c.late(); outcome != nil {

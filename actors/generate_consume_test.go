@@ -243,5 +243,8 @@ func (g *generator) transaction() command.Command {
 		}
 		c.Positions = append(c.Positions, position)
 	}
+	if g.oneIn(3) {
+		c.KVLimits, c.KV = g.kvLimits(), g.kvOps(c.Tenant, 1+g.random.IntN(3), false)
+	}
 	return c
 }

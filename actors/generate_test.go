@@ -123,7 +123,7 @@ func (g *generator) weighted() []struct {
 		weight int
 		make   func() command.Command
 	}{
-		{255, func() command.Command {
+		{185, func() command.Command {
 			return command.Push{Tenant: g.tenant(), Groups: g.groups(1 + g.random.IntN(3))}
 		}},
 		{220, g.claim},
@@ -147,6 +147,9 @@ func (g *generator) weighted() []struct {
 		{40, g.trace},
 		{4, g.traceSweep},
 		{6, g.membership},
+		{50, g.kvCall},
+		{4, g.kvSweep},
+		{16, g.lock},
 		{5, func() command.Command { return command.Tick{} }},
 	}
 }

@@ -315,6 +315,16 @@ func (m *model) transaction(c *command.Transaction) command.Result {
 			return refused(reason, text)
 		}
 	}
+	call := &command.KV{Tenant: c.Tenant, Limits: c.KVLimits, Ops: c.KV}
+	rows, writes, refusal := m.judgeKV(call)
+	switch {
+	case refusal != nil:
+		return refused(refusal.Code, refusal.Text)
+	case rows.Lost != nil:
+		lost := refused("kv_precondition", "a required kv operation lost its precondition").(*command.TransactionResult)
+		lost.KV.Lost = rows.Lost
+		return lost
+	}
 	if refusal := m.refuseClear(c.Tenant, c.Pushes); refusal != nil {
 		return refusal
 	}
@@ -332,6 +342,9 @@ func (m *model) transaction(c *command.Transaction) command.Result {
 	for i := range c.Positions {
 		m.commitPosition(c.Tenant, &c.Positions[i])
 	}
+	m.writeRows(writes)
+	m.readRows(call, rows)
+	result.KV = *rows
 	return result
 }
 

@@ -20,6 +20,7 @@ type model struct {
 	partitions map[uint64]*modelPartition
 	letters    []*modelLetter
 	traces     []modelTrace // oldest first
+	kv         modelRows
 	outcomes   modelOutcomes
 	holds      cursor.Holds
 	lastStamp  uint64
@@ -68,6 +69,7 @@ func (g *modelGroup) registered() bool { return g.subscription.Mode != command.S
 func newModel() *model {
 	return &model{
 		queues: map[modelName]*modelQueue{}, byID: map[uint64]*modelQueue{}, partitions: map[uint64]*modelPartition{},
+		kv:         modelRows{rows: map[modelPlace]modelRow{}},
 		outcomes:   modelOutcomes{below: map[uint64]uint64{}},
 		membership: modelMembership{format: command.FormatVersion, rows: map[uint64]command.Member{}},
 	}
@@ -142,6 +144,12 @@ func (m *model) command(c command.Command) command.Result {
 		return m.trace(&c)
 	case command.TraceSweep:
 		return m.sweepTraces(&c)
+	case command.KV:
+		return m.runKV(&c)
+	case command.KVSweep:
+		return m.sweepKV(&c)
+	case command.Lock:
+		return m.runLock(&c)
 	case command.Membership:
 		return m.membership.change(&c, m.index, m.now)
 	case command.Sweep, command.MoveChunks:

@@ -39,12 +39,14 @@ func newPartitions(system *System, limit int) *partitions {
 	return &partitions{system: system, limit: limit, active: map[uint64]*partitionActor{}}
 }
 
-// get returns the actor of a partition and activates it when it is not in memory.
+// get returns the actor of a partition and activates it when it is not in memory. A partition that a command has made before it was
+// taken back was never there, and its id may have gone to one of another queue.
 func (p *partitions) get(queueID, id uint64) *partitionActor {
-	if actor := p.active[id]; actor != nil {
+	if actor := p.active[id]; actor != nil && actor.queueID == queueID {
 		actor.used = true
 		return actor
 	}
+	p.drop(id)
 	p.loads.loaded.Add(1)
 	actor := p.activate(func() Behavior {
 		return &holder[*partition.Machine]{load: func(reader store.Reader) (*partition.Machine, error) {

@@ -325,7 +325,7 @@ func (c *popCall) catchUp() error {
 	// A busy leader takes its time to apply what is committed: that is no reason to say that there is none.
 	ctx, cancel := context.WithTimeout(c.b.stopped, c.b.config.NoLeaderAfter)
 	defer cancel()
-	err := c.b.log.ReadIndex(ctx)
+	_, err := c.b.log.ReadIndex(ctx)
 	if err != nil && ctx.Err() != nil {
 		// Not wrapped: the time that is over is that of the leader, and not that of a claim.
 		return fmt.Errorf("%w: %v", ErrNoLeader, err)

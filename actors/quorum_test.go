@@ -60,9 +60,9 @@ func TestWriteGivesUpAfterTheLastQuorumAcknowledgement(t *testing.T) {
 // leaderlessLog confirms no read.
 type leaderlessLog struct{ Log }
 
-func (leaderlessLog) ReadIndex(ctx context.Context) error {
+func (leaderlessLog) ReadIndex(ctx context.Context) (uint64, error) {
 	<-ctx.Done()
-	return errors.Join(ErrNoLeader, context.Cause(ctx))
+	return 0, errors.Join(ErrNoLeader, context.Cause(ctx))
 }
 
 func TestReadGivesUpAsAWriteDoes(t *testing.T) {

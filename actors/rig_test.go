@@ -65,7 +65,7 @@ func (l *memoryLog) Settled(command.RequestID) {}
 
 func (l *memoryLog) Leads() bool { return true }
 
-func (l *memoryLog) ReadIndex(context.Context) error { return nil }
+func (l *memoryLog) ReadIndex(context.Context) (uint64, error) { return l.Now(), nil }
 
 func (l *memoryLog) CallLeader(context.Context, []byte) ([]byte, error) { return nil, ErrNoLeader }
 

@@ -41,6 +41,13 @@ const (
 	CodeReservedTenant        Code = "reserved_tenant"
 	CodeForbidden             Code = "forbidden"
 	CodeRequestTimeout        Code = "request_timeout"
+
+	// Those of the state surfaces (state 2.5, 4.5).
+	CodeKVBadRequest    Code = "kv_bad_request"
+	CodeLocksBadRequest Code = "locks_bad_request"
+	CodeKVQuotaExceeded Code = "kv_quota_exceeded"
+	CodeKVUnavailable   Code = "kv_unavailable"
+	CodeKVError         Code = "kv_error"
 )
 
 // statusOf is the status of every code. A code that is missing here cannot be sent: Status panics, and a test looks.
@@ -67,11 +74,19 @@ var statusOf = map[Code]int{
 	CodeForwardFailed:         503,
 	CodeLeaving:               503,
 	CodeStorageFull:           507,
+
+	CodeKVBadRequest:    400,
+	CodeLocksBadRequest: 400,
+	CodeKVQuotaExceeded: 403,
+	CodeKVUnavailable:   503,
+	CodeKVError:         500,
 }
 
 // Error is a refusal as a client sees it. Handlers make it with Refuse, or pass what others return to Request.Fail.
 type Error struct {
 	Code Code
+	// Reason is the finer code of the state surfaces; empty where the family of the route finds one (see family).
+	Reason string
 	// Status is set only for refusals without a code; for all others the code decides.
 	Status int
 	// Text is the human text.
@@ -129,7 +144,7 @@ func classify(err error) (refusal *Error, internal bool) {
 		return refusal, false
 	}
 	if body, ok := errors.AsType[*wire.Error](err); ok {
-		return &Error{Code: Code(body.Code), Text: body.Text, Invalid: body.Invalid}, false
+		return &Error{Code: Code(body.Code), Reason: body.Reason, Text: body.Text, Invalid: body.Invalid}, false
 	}
 	if no, ok := errors.AsType[*command.Refusal](err); ok {
 		if _, known := statusOf[Code(no.Code)]; known {

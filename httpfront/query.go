@@ -18,6 +18,9 @@ func (r *Request) arg(name string) ([]byte, bool) {
 	return r.query.Peek(name), true
 }
 
+// HasQuery tells whether the request has a query string.
+func (r *Request) HasQuery() bool { return len(r.raw) > 0 }
+
 // QueryText returns a text parameter. present is false when it is absent; a text that is not UTF-8 is refused.
 func (r *Request) QueryText(name string) (text string, present bool, err error) {
 	raw, present := r.arg(name)

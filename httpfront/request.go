@@ -29,6 +29,8 @@ type Request struct {
 	query  fasthttp.Args
 	parsed bool
 	raw    []byte // the query as sent
+	// permits are the bytes that Admit has got.
+	permits int64
 	// sending is what depends on the fate of the answer, nil when nothing does.
 	sending *sending
 }
@@ -94,6 +96,9 @@ func (e *Error) write(ctx *fasthttp.RequestCtx, shape Shape) {
 	}
 	if e.Allow != "" {
 		ctx.Response.Header.Set("Allow", e.Allow)
+	}
+	if family := families[shape]; family != nil && family.write(ctx, e) {
+		return
 	}
 	if status != fasthttp.StatusBadRequest {
 		shape = ShapeEnvelope

@@ -16,7 +16,8 @@ const (
 	LevelAdmin     Level = 8
 )
 
-// Shape is the form of a route's refusals with status 400; all other refusals have the envelope (messaging 2.7).
+// Shape is the form of a route's refusals with status 400; all other refusals have the envelope (messaging 2.7). The shapes of the
+// state surfaces are those of every status.
 type Shape uint8
 
 // The shapes of a 400.
@@ -29,6 +30,10 @@ const (
 	ShapeFetch
 	// ShapeSuccess is {"success":false,"error"}.
 	ShapeSuccess
+	// ShapeKV is that of the KV routes for all of their refusals, ShapeLocks that of the lock routes: {"error","reason","detail"} (state
+	// 1.3).
+	ShapeKV
+	ShapeLocks
 )
 
 // Handler answers one request. It runs on the goroutine of the connection; the request and everything that it lends is

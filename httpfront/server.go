@@ -296,8 +296,9 @@ func (s *Server) finish(r *Request) {
 		s.log.Error().Any("err", cause).Str("route", r.route.Pattern).Bytes("stack", debug.Stack()).Msg("http: a handler panicked")
 		r.undo()
 		r.Ctx.Response.Reset()
-		Refuse(CodeInternal, textInternal).write(r.Ctx, ShapeEnvelope)
+		Refuse(CodeInternal, textInternal).write(r.Ctx, r.route.Refusal)
 	}
+	s.admission.release(r.permits)
 	s.settleAnswer(r)
 	r.route.stats.observe(r.Ctx.Response.StatusCode(), time.Since(r.Arrived))
 }

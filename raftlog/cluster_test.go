@@ -124,6 +124,32 @@ func TestReadOnAnyNodeSeesWhatWasAnsweredBefore(t *testing.T) {
 	}
 }
 
+// TestReadPointIsOfTheLeadersTime: what a read is judged at does not depend on the clock of the node that serves it (state 2.7), and
+// never goes back, whatever node is asked.
+func TestReadPointIsOfTheLeadersTime(t *testing.T) {
+	c := openCluster(t)
+	leader := c.leader(t, -1)
+	last := uint64(0)
+	for i := range 30 {
+		mustPropose(t, c.nodes[leader], extend(uint64(i+1)))
+		before := c.nodes[leader].Now()
+		_, now, err := c.nodes[i%3].ReadPoint(testContext(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now < before || now > c.nodes[leader].Now() || now < last {
+			t.Fatalf("a read through node %d has the time %d: the leader's was %d before, and the last read's %d", i%3+1, now, before, last)
+		}
+		last = now
+	}
+	// A node of an older build asks without wanting the time.
+	for request, bytes := range map[string]int{"": readIndexBytes, string(askForTime): readPointBytes} {
+		if answer, err := c.nodes[leader].reads.answerRead(testContext(t), []byte(request)); err != nil || len(answer) != bytes {
+			t.Errorf("the answer to %q has %d bytes: %v", request, len(answer), err)
+		}
+	}
+}
+
 func TestCallsReachTheLeader(t *testing.T) {
 	c := openCluster(t)
 	leader := c.leader(t, -1)

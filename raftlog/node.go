@@ -380,11 +380,18 @@ func (n *Node) Propose(c Proposal) error { return n.proposer.propose(&c) }
 // ReadIndex returns once everything that was committed before the call is applied here, and the index of that: a read of
 // the local state is then linearizable (cluster 9). It waits for leadership as long as ctx allows.
 func (n *Node) ReadIndex(ctx context.Context) (uint64, error) {
-	index, err := n.reads.index(ctx)
+	index, _, err := n.ReadPoint(ctx)
+	return index, err
+}
+
+// ReadPoint is ReadIndex with the time at which the leader confirmed itself, in Unix microseconds: the now of a read. It is
+// above every stamp up to that index. 0 when a leader of an older build did not tell it.
+func (n *Node) ReadPoint(ctx context.Context) (index, nowMicros uint64, err error) {
+	point, err := n.reads.point(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("confirm leadership: %w", err)
+		return 0, 0, fmt.Errorf("confirm leadership: %w", err)
 	}
-	return index, n.WaitApplied(ctx, index)
+	return point.index, point.nowMicros, n.WaitApplied(ctx, point.index)
 }
 
 // WaitApplied returns once the entry at index is applied on this node.

@@ -19,6 +19,8 @@ type readIndexer struct {
 	log      *logStore
 	// leaseHolds tells whether this node is sure to lead in a term without asking; nil in a group without a network.
 	leaseHolds func(term uint64) bool
+	// now is the time of the group as this node knows it.
+	now func() uint64
 	// uplink asks the leader; nil in a group without a network.
 	uplink *uplink
 	// rounds counts the confirmations that the lease did not give.
@@ -27,8 +29,12 @@ type readIndexer struct {
 	votes, leader rounds
 }
 
+// readPoint is what a read waits for: that the entry at index is applied. nowMicros is the time of the leader of the term at an
+// instant after the read began, at which it still led.
+type readPoint struct{ term, index, nowMicros uint64 }
+
 func newReadIndexer(n *Node) *readIndexer {
-	r := &readIndexer{raft: n.raft, proposer: n.proposer, log: n.log, uplink: n.uplink}
+	r := &readIndexer{raft: n.raft, proposer: n.proposer, log: n.log, now: n.Now, uplink: n.uplink}
 	if n.members != nil {
 		r.leaseHolds = n.members.leaseHolds
 	}
@@ -36,102 +42,116 @@ func newReadIndexer(n *Node) *readIndexer {
 	return r
 }
 
-// index returns a commit index that was valid after the call began. It waits for a leader as long as ctx allows. Without a network, a
+// point returns a commit index that was valid after the call began. It waits for a leader as long as ctx allows. Without a network, a
 // node that knows another leader answers ErrNotLeader at once, and one that the group does not count in any more ErrNoLeader.
-func (r *readIndexer) index(ctx context.Context) (uint64, error) {
+func (r *readIndexer) point(ctx context.Context) (readPoint, error) {
 	for {
 		term, ready, changed, closed := r.proposer.leadership()
 		switch {
 		case closed != nil:
-			return 0, closed
+			return readPoint{}, closed
 		case r.proposer.stranded():
-			return 0, ErrNoLeader
+			return readPoint{}, ErrNoLeader
 		case ready:
-			index, err := r.confirm(ctx, term)
+			point, err := r.confirm(ctx, term)
 			if err == nil || ctx.Err() != nil || errors.Is(err, ErrClosed) {
-				return index, err
+				return point, err
 			}
 		case term == 0 && r.uplink != nil:
 			if _, err := r.uplink.await(ctx, changed); err == nil {
 				round, err := r.leader.wait(ctx)
 				if err == nil || ctx.Err() != nil || errors.Is(err, ErrClosed) {
-					return round.index, err
+					return round.readPoint, err
 				}
 				continue // the links have ended: the next ones are awaited
 			} else if !errors.Is(err, ErrNotLeader) {
-				return 0, err
+				return readPoint{}, err
 			}
 			continue
 		case term == 0 && r.proposer.leaderElsewhere():
-			return 0, ErrNotLeader
+			return readPoint{}, ErrNotLeader
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return 0, errors.Join(ErrNoLeader, context.Cause(ctx))
+			return readPoint{}, errors.Join(ErrNoLeader, context.Cause(ctx))
 		}
 	}
 }
 
 // confirm returns the commit index after making sure that this node still leads in the term.
-func (r *readIndexer) confirm(ctx context.Context, term uint64) (uint64, error) {
-	index := r.raft.CommitIndex()
+func (r *readIndexer) confirm(ctx context.Context, term uint64) (readPoint, error) {
+	point := readPoint{term: term, index: r.raft.CommitIndex(), nowMicros: r.now()}
 	if r.log.soleVoter.Load() && r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term {
 		// Nobody else can be elected without this node: its own word is a majority.
-		return index, nil
+		return point, nil
 	}
 	if r.leaseHolds != nil && r.leaseHolds(term) && r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term {
 		// The index was read before: what was committed before that, this node has committed.
-		return index, nil
+		return point, nil
 	}
 	r.rounds.Add(1)
 	round, err := r.votes.wait(ctx)
 	if err == nil && round.term != term {
-		return 0, ErrNotLeader
+		return readPoint{}, ErrNotLeader
 	}
-	return round.index, err
+	return round.readPoint, err
 }
 
 // askVoters takes the commit index and makes sure that this node leads.
-func (r *readIndexer) askVoters() (term, index uint64, err error) {
-	term, index = r.raft.CurrentTerm(), r.raft.CommitIndex()
+func (r *readIndexer) askVoters() (readPoint, error) {
+	point := readPoint{term: r.raft.CurrentTerm(), index: r.raft.CommitIndex(), nowMicros: r.now()}
 	if err := r.raft.VerifyLeader().Error(); err != nil {
-		return 0, 0, errors.Join(ErrNotLeader, err)
+		return readPoint{}, errors.Join(ErrNotLeader, err)
 	}
-	if r.raft.CurrentTerm() != term {
+	if r.raft.CurrentTerm() != point.term {
 		// Leadership was lost and won again: another leader may have committed in between.
-		return 0, 0, ErrNotLeader
+		return readPoint{}, ErrNotLeader
 	}
-	return term, index, nil
+	return point, nil
 }
 
 // readTimeout is how long the leader may take to confirm itself before its link is given up.
 const readTimeout = 5 * time.Second
 
-// askLeader asks the leader for a commit index.
-func (r *readIndexer) askLeader() (term, index uint64, err error) {
+// A read point on its way to another node is index and time, of eight bytes each. The time is left out for a node that does not
+// ask for it, as those do that know nothing of it, and by such a leader.
+const (
+	readIndexBytes = 8
+	readPointBytes = 16
+)
+
+// askForTime is the request of a node that wants the time too.
+var askForTime = []byte{1}
+
+// askLeader asks the leader for a commit index and its time.
+func (r *readIndexer) askLeader() (readPoint, error) {
 	links := r.uplink.links()
 	if links == nil {
-		return 0, 0, ErrNotLeader
+		return readPoint{}, ErrNotLeader
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
-	answer, err := links.reads.Call(ctx, nil)
+	answer, err := links.reads.Call(ctx, askForTime)
 	if ctx.Err() != nil {
 		links.end()
-		return 0, 0, fmt.Errorf("%w: the leader does not confirm itself", ErrNotLeader)
+		return readPoint{}, fmt.Errorf("%w: the leader does not confirm itself", ErrNotLeader)
 	}
 	if err := links.answerOf(err); err != nil {
-		return 0, 0, err
+		return readPoint{}, err
 	}
-	if len(answer) != 8 {
-		return 0, 0, fmt.Errorf("%w: an index of %d bytes", ErrNotLeader, len(answer))
+	switch len(answer) {
+	case readIndexBytes:
+		return readPoint{index: binary.BigEndian.Uint64(answer)}, nil
+	case readPointBytes:
+		return readPoint{index: binary.BigEndian.Uint64(answer), nowMicros: binary.BigEndian.Uint64(answer[readIndexBytes:])}, nil
+	default:
+		return readPoint{}, fmt.Errorf("%w: a read point of %d bytes", ErrNotLeader, len(answer))
 	}
-	return 0, binary.BigEndian.Uint64(answer), nil
 }
 
 // answerRead answers askLeader of another node.
-func (r *readIndexer) answerRead(ctx context.Context, _ []byte) ([]byte, error) {
+func (r *readIndexer) answerRead(ctx context.Context, request []byte) ([]byte, error) {
 	term, ready, _, closed := r.proposer.leadership()
 	switch {
 	case closed != nil:
@@ -139,11 +159,15 @@ func (r *readIndexer) answerRead(ctx context.Context, _ []byte) ([]byte, error) 
 	case !ready:
 		return nil, ErrNotLeader
 	}
-	index, err := r.confirm(ctx, term)
+	point, err := r.confirm(ctx, term)
 	if err != nil {
 		return nil, err
 	}
-	return binary.BigEndian.AppendUint64(nil, index), nil
+	answer := binary.BigEndian.AppendUint64(make([]byte, 0, readPointBytes), point.index)
+	if len(request) > 0 {
+		answer = binary.BigEndian.AppendUint64(answer, point.nowMicros)
+	}
+	return answer, nil
 }
 
 // close lets no further round begin and waits for those that are under way: the library never answers a round that it

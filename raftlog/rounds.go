@@ -8,7 +8,7 @@ import (
 // rounds shares one question among all who need its answer: those who ask while one is under way get the answer to the next.
 type rounds struct {
 	// ask runs on a goroutine of its own, one at a time.
-	ask func() (term, index uint64, err error)
+	ask func() (answer readPoint, err error)
 
 	mu      sync.Mutex
 	next    *round
@@ -19,9 +19,9 @@ type rounds struct {
 
 // round is one question, asked after everybody who waits for it has come.
 type round struct {
-	done        chan struct{}
-	term, index uint64
-	err         error
+	done chan struct{}
+	readPoint
+	err error
 }
 
 // wait returns an answer to a question that was asked after the call began.
@@ -64,7 +64,7 @@ func (r *rounds) run() {
 		if current == nil {
 			return
 		}
-		current.term, current.index, current.err = r.ask()
+		current.readPoint, current.err = r.ask()
 		close(current.done)
 	}
 }

@@ -88,11 +88,10 @@ func TestTransactionRefusesWrongRequests(t *testing.T) {
 	needVerdicts(t, batch.ack(completed(0)), released)
 }
 
-// TestTransactionServesNeitherKVNorTimersYet: a bundle with either is refused whole.
-func TestTransactionServesNeitherKVNorTimersYet(t *testing.T) {
+// TestTransactionServesNoTimersYet: a bundle with them is refused whole.
+func TestTransactionServesNoTimersYet(t *testing.T) {
 	t.Parallel()
 	members := map[string]any{
-		"kv":     []any{map[string]any{"op": "put", "key": "k", "value": 1}},
 		"timers": []any{map[string]any{"op": "cancel", "queue": "q", "timerKey": "k"}},
 	}
 	for name, member := range members {

@@ -98,10 +98,10 @@ func (l testLog) Now() uint64                            { return l.raft.Now() +
 func (l testLog) Leads() bool                            { return l.raft.Leads() }
 func (l testLog) Settled(id command.RequestID)           { l.raft.Settled(id) }
 func (l testLog) Propose(p actors.Proposal) error        { return l.raft.Propose(l.proposal(&p)) }
-func (l testLog) ReadIndex(ctx context.Context) (e error) {
+func (l testLog) ReadIndex(ctx context.Context) (now uint64, e error) {
 	l.looks.Add(1)
-	_, e = l.raft.ReadIndex(ctx)
-	return e
+	_, now, e = l.raft.ReadPoint(ctx)
+	return now + l.ahead.Load(), e
 }
 
 // CallLeader of a group of one voter finds no other leader.
@@ -149,6 +149,7 @@ func startNodeWith(t *testing.T, flushEvery time.Duration, front httpfront.Confi
 	n.api = New(Config{
 		PushTimeout: 10 * time.Second, PopTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, SizesMax: 100,
 		ServerID: "test", Port: 1, Cipher: noCipher{}, History: recorder, GroupLagMaxCursors: 1000,
+		KV: KVConfig{ValueBytes: 64 << 10, ReadBytes: 4 << 20, Ops: 256, Keys: 1024},
 	}, n, openGate{})
 	front.Log = zerolog.Nop()
 	server := must(httpfront.New(front))
@@ -171,7 +172,7 @@ func startNodeWith(t *testing.T, flushEvery time.Duration, front httpfront.Confi
 	n.api.Connect(broker)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	check(t, log.ReadIndex(ctx))
+	must(log.ReadIndex(ctx))
 	n.looks.Store(0)
 	server.Open()
 	t.Cleanup(func() {

@@ -35,6 +35,8 @@ type meters struct {
 
 	statesOpened, statesSent, statesInstalled *metrics.Counter
 	stateBytesSent, stateBytesReceived        *metrics.Counter
+
+	kv, locks operationMeters
 }
 
 func newMeters(a *API, started time.Time) *meters {
@@ -66,6 +68,9 @@ func newMeters(a *API, started time.Time) *meters {
 		statesInstalled:    set.NewCounter(`queen_raft_snapshots_total{kind="installed"}`),
 		stateBytesSent:     set.NewCounter(`queen_raft_snapshot_bytes_total{kind="sent"}`),
 		stateBytesReceived: set.NewCounter(`queen_raft_snapshot_bytes_total{kind="received"}`),
+
+		kv:    operationMeters{set, "queen_kv_ops_total", "queen_kv_op_duration_milliseconds"},
+		locks: operationMeters{set, "queen_locks_ops_total", "queen_locks_op_duration_milliseconds"},
 	}
 }
 

@@ -80,6 +80,8 @@ func exercise(n *testNode) {
 	n.ack("__QUEUE_MODE__", "dlq", n.pop("dead", "batch=1"))
 	n.call("POST", "/api/v1/configure", `{"queue":"dead","options":{"maxWaitTimeSeconds":1}}`)
 	n.call("POST", "/api/v1/configure", `{"queue":"secret","options":{"encryptionEnabled":true}}`)
+	n.call("POST", "/api/v1/kv", `[{"op":"put","ns":"app","key":"k","value":1,"forever":true}]`)
+	n.call("POST", "/api/v1/locks", `[{"op":"acquire","name":"l","ttlSeconds":60}]`)
 }
 
 func TestEveryExportedFamilyIsSpecified(t *testing.T) {
@@ -181,7 +183,8 @@ func TestEveryExportedFamilyMoves(t *testing.T) {
 	}
 	for _, family := range []string{
 		"queen_dlq_depth_by_queue", "queen_queue_conflated_per_minute", "queen_queue_pop_lag_milliseconds",
-		"queen_consumer_group_lag", "queen_consumer_group_lag_seconds",
+		"queen_consumer_group_lag", "queen_consumer_group_lag_seconds", "queen_kv_ops_total", "queen_kv_op_duration_milliseconds",
+		"queen_locks_ops_total", "queen_locks_op_duration_milliseconds",
 	} {
 		left[family] = true
 	}

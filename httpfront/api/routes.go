@@ -13,6 +13,8 @@ func (a *API) Routes(server *httpfront.Server) []httpfront.Route {
 		pop       = httpfront.ShapePop
 		plain     = httpfront.ShapeSuccess
 		fetch     = httpfront.ShapeFetch
+		kv        = httpfront.ShapeKV
+		locks     = httpfront.ShapeLocks
 	)
 	on := a.answering
 	return []httpfront.Route{
@@ -58,6 +60,14 @@ func (a *API) Routes(server *httpfront.Server) []httpfront.Route {
 		{Method: "GET", Pattern: "/api/v1/traces/names", Level: readOnly, Handler: on(a.listTraceNames)},
 		{Method: "GET", Pattern: "/api/v1/traces/by-name/:traceName", Level: readOnly, Handler: on(a.listTraces)},
 		{Method: "GET", Pattern: "/api/v1/traces/:partitionId/:transactionId", Level: readOnly, Handler: on(a.describeTraces)},
+
+		{Method: "POST", Pattern: "/api/v1/kv", Level: readWrite, Handler: on(a.kv), Refusal: kv},
+		{Method: "GET", Pattern: "/api/v1/kv/:ns/*key", Level: readOnly, Handler: on(withoutQuery(a.getRow)), Refusal: kv},
+		{Method: "PUT", Pattern: "/api/v1/kv/:ns/*key", Level: readWrite, Handler: on(withoutQuery(a.putRow)), Refusal: kv},
+		{Method: "DELETE", Pattern: "/api/v1/kv/:ns/*key", Level: readWrite, Handler: on(withoutQuery(a.deleteRow)), Refusal: kv},
+		{Method: "GET", Pattern: "/api/v1/resources/kv/namespaces", Level: readOnly, Handler: on(withoutQuery(a.listKVNamespaces)), Refusal: kv},
+		{Method: "POST", Pattern: "/api/v1/resources/kv/list", Level: readOnly, Handler: on(withoutQuery(a.listKV)), Refusal: kv},
+		{Method: "POST", Pattern: "/api/v1/locks", Level: readWrite, Handler: on(a.locks), Refusal: locks},
 
 		{Method: "POST", Pattern: "/api/v1/fetch", Level: readOnly, Handler: on(a.fetch), Refusal: fetch},
 		{Method: "POST", Pattern: "/api/v1/fetch/offsets", Level: readOnly, Handler: on(a.fetchOffsets), Refusal: fetch},

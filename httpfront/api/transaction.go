@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"time"
 
 	"queen/actors"
 	"queen/httpfront"
@@ -21,7 +22,7 @@ type transactionPlan struct {
 	place []ackPlace
 }
 
-// transaction acks, pushes and moves positions, all or nothing (messaging 8).
+// transaction acks, pushes, moves positions and changes rows, all or nothing (messaging 8).
 func (a *API) transaction(r *httpfront.Request) error {
 	answer := &wire.TransactionAnswer{ID: newID(r.Arrived)}
 	body, err := wire.DecodeTransaction(r.Body())
@@ -31,8 +32,8 @@ func (a *API) transaction(r *httpfront.Request) error {
 		r.JSONOwned(200, wire.AppendTransaction(nil, answer))
 		return nil
 	}
-	if err == nil && len(body.KV)+len(body.Timers) > 0 {
-		err = httpfront.Refuse(httpfront.CodeBadRequest, "kv and timers in a transaction are not available yet")
+	if err == nil && len(body.Timers) > 0 {
+		err = httpfront.Refuse(httpfront.CodeBadRequest, "timers in a transaction are not available yet")
 	}
 	if err != nil {
 		return err
@@ -56,17 +57,22 @@ func (a *API) transaction(r *httpfront.Request) error {
 	}
 	result := applied.(*command.TransactionResult)
 	plan.fill(answer, body, result)
+	a.countKV(plan.call.KV, ridersOf(result), time.Since(r.Arrived))
 	if answer.Reason == "" {
 		a.stats.transacted(a.countTransaction(plan.call, result))
 	}
-	r.JSONOwned(200, wire.AppendTransaction(nil, answer))
+	r.JSONOwned(rolledBackStatus(answer.Reason), wire.AppendTransaction(nil, answer))
 	return nil
 }
 
 // failTransaction answers a refusal in the body of 8.4 where messaging 8.5 wants it so.
 func (a *API) failTransaction(r *httpfront.Request, answer *wire.TransactionAnswer, err error) error {
 	var refusal *httpfront.Error
+	var invalid *wire.Error
 	switch {
+	case errors.As(err, &invalid) && invalid.Reason != "":
+		answer.Reason, answer.Error = invalid.Reason, invalid.Text
+		r.JSONOwned(httpfront.Refuse(httpfront.Code(invalid.Code), "").HTTPStatus(), wire.AppendTransaction(nil, answer))
 	case errors.Is(err, actors.ErrTooLarge):
 		answer.Reason, answer.Error = "too_large", "the transaction exceeds one log entry"
 		r.JSONOwned(200, wire.AppendTransaction(nil, answer))
@@ -110,6 +116,9 @@ func (a *API) planTransaction(r *httpfront.Request, body *wire.Transaction) (*tr
 		if err := checkNames(position.Queue, longer); err != nil {
 			return nil, err
 		}
+	}
+	if err := a.planKV(plan, body); err != nil {
+		return nil, err
 	}
 	if len(plan.items) == 0 {
 		return plan, nil
@@ -183,6 +192,7 @@ func fence(body *wire.Transaction) command.LeaseID {
 func (p *transactionPlan) fill(answer *wire.TransactionAnswer, body *wire.Transaction, result *command.TransactionResult) {
 	answer.Reason, answer.Error = result.Reason, result.Text
 	if answer.Reason != "" {
+		answer.Lost = lostKV(body, result)
 		return
 	}
 	progress := make([]groupProgress, len(result.Pushes))
@@ -204,6 +214,7 @@ func (p *transactionPlan) fill(answer *wire.TransactionAnswer, body *wire.Transa
 			Queue: p.items[place.item].Queue, Duplicate: v.Status == wire.PushDuplicate,
 		})
 	}
+	p.fillKV(answer, result)
 	for i := range body.Positions {
 		answer.Results = append(answer.Results, wire.TransactionResult{Kind: wire.ResultPosition, OpIndex: i})
 	}

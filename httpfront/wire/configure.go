@@ -257,9 +257,14 @@ const maxEchoBytes = 256
 
 // compact returns a JSON value without the white space between its tokens, cut when it is long.
 func compact(raw []byte) []byte {
-	dst := make([]byte, 0, min(len(raw), maxEchoBytes))
+	dst := appendCompact(make([]byte, 0, min(len(raw), maxEchoBytes)), raw, maxEchoBytes)
+	return dst[:min(len(dst), maxEchoBytes)]
+}
+
+// appendCompact appends a JSON value without the white space between its tokens, and ends with the token that exceeds most bytes.
+func appendCompact(dst, raw []byte, most int) []byte {
 	s := scanner{data: raw}
-	for s.peek() != 0 && len(dst) < maxEchoBytes {
+	for s.peek() != 0 && len(dst) <= most {
 		start := s.pos
 		if raw[start] == '"' {
 			s.text()
@@ -268,5 +273,5 @@ func compact(raw []byte) []byte {
 		}
 		dst = append(dst, raw[start:s.pos]...)
 	}
-	return dst[:min(len(dst), maxEchoBytes)]
+	return dst
 }

@@ -1,6 +1,10 @@
 package wire
 
-import "github.com/google/uuid"
+import (
+	"github.com/google/uuid"
+
+	"queen/raftlog/command"
+)
 
 // TransactionAnswer is the 200 of a transaction, committed or rolled back (messaging 8.3, 8.4). It is rolled back when
 // Reason is set.
@@ -9,6 +13,14 @@ type TransactionAnswer struct {
 	Results []TransactionResult
 	Reason  string
 	Error   string
+	// Lost is the operation on a row that cancelled the transaction; nil when none has.
+	Lost *LostGate
+}
+
+// LostGate is a required operation on a row that lost its condition, with its place in the flat numbering (state 2.12).
+type LostGate struct {
+	*command.KVLost
+	FlatIndex int
 }
 
 // TransactionResult is one element of results; Kind decides which fields count.
@@ -22,8 +34,11 @@ type TransactionResult struct {
 	// AckTxid and DeadLettered belong to an ack.
 	AckTxid      string
 	DeadLettered bool
-	// OpIndex is the index within its own array: of a position.
+	// OpIndex is the index within its own array: of an operation on a row, or of a position.
 	OpIndex int
+	// KVOp and KV are an operation on a row and what became of it.
+	KVOp *command.KVOp
+	KV   *command.KVOpResult
 }
 
 // TransactionResultKind is the type of a result.
@@ -34,6 +49,7 @@ const (
 	ResultPush TransactionResultKind = iota
 	ResultAck
 	ResultPosition
+	ResultKV
 )
 
 // AppendTransaction appends the answer to a transaction.
@@ -41,9 +57,16 @@ func AppendTransaction(dst []byte, a *TransactionAnswer) []byte {
 	dst = appendID(dst, '{', "transactionId", a.ID)
 	dst = appendBool(dst, ',', "success", a.Reason == "")
 	if a.Reason != "" {
+		if a.Lost != nil {
+			dst = appendBool(dst, ',', "ok", false)
+		}
 		dst = appendText(dst, ',', "reason", a.Reason)
 		dst = appendText(dst, ',', "error", a.Error)
-		return append(dst, `,"results":[]}`...)
+		dst = append(dst, `,"results":[]`...)
+		if a.Lost != nil {
+			dst = appendKVLoss(dst, a.Lost.KVLost, a.Lost.FlatIndex)
+		}
+		return append(dst, '}')
 	}
 	dst = append(dst, `,"results":[`...)
 	for i := range a.Results {
@@ -74,6 +97,10 @@ func appendResult(dst []byte, index int, r *TransactionResult) []byte {
 		dst = append(dst, `,"type":"position"`...)
 		dst = appendInt(dst, ',', "opIndex", int64(r.OpIndex))
 		dst = append(dst, `,"success":true`...)
+	case ResultKV:
+		dst = append(dst, `,"type":"kv"`...)
+		dst = appendInt(dst, ',', "opIndex", int64(r.OpIndex))
+		return appendKVOutcome(dst, r.KVOp, r.KV)
 	}
 	return append(dst, '}')
 }

@@ -71,6 +71,16 @@ func (d *decoder) command(op Opcode) (Command, error) {
 		return TraceSweep{BeforeMicros: d.number(), MaxKeys: d.number32()}, nil
 	case OpMembership:
 		return d.membership(), nil
+	case OpKV:
+		return d.kv(), nil
+	case OpKVSweep:
+		return d.kvSweep(), nil
+	case OpLock:
+		return d.lock(), nil
+	case OpTimers:
+		return d.timers(), nil
+	case OpTimerFire:
+		return d.timerFire(), nil
 	}
 	return nil, fmt.Errorf("read command %d: %w", op, ErrUnknownFormat)
 }
@@ -245,6 +255,7 @@ func (d *decoder) transaction() Transaction {
 		position.Metadata = d.name()
 		position.Subscription = d.subscription()
 	}
+	c.KVLimits, c.KV, c.Timers = d.kvLimits(), d.kvOps(), d.timerOps()
 	return c
 }
 

@@ -222,7 +222,9 @@ func (c Transaction) appendTo(dst []byte) []byte {
 		dst = appendString(dst, position.Metadata)
 		dst = appendSubscription(dst, position.Subscription)
 	}
-	return dst
+	dst = c.KVLimits.appendTo(dst)
+	dst = appendKVOps(dst, c.KV)
+	return appendTimerOps(dst, c.Timers)
 }
 
 func (c DeadLetterDelete) appendTo(dst []byte) []byte {

@@ -18,9 +18,17 @@ const (
 
 func (c KV) appendTo(dst []byte) []byte {
 	dst = appendUUID(dst, c.Tenant)
-	dst = appendNumber(dst, uint64(c.Limits.ValueBytes))
-	dst = appendNumber(dst, uint64(c.Limits.ReadBytes))
+	dst = c.Limits.appendTo(dst)
 	return appendKVOps(dst, c.Ops)
+}
+
+func (l KVLimits) appendTo(dst []byte) []byte {
+	dst = appendNumber(dst, uint64(l.ValueBytes))
+	return appendNumber(dst, uint64(l.ReadBytes))
+}
+
+func (d *decoder) kvLimits() KVLimits {
+	return KVLimits{ValueBytes: d.number32(), ReadBytes: d.number32()}
 }
 
 func appendKVOps(dst []byte, ops []KVOp) []byte {
@@ -48,9 +56,7 @@ func appendKVOps(dst []byte, ops []KVOp) []byte {
 }
 
 func (d *decoder) kv() KV {
-	c := KV{Tenant: d.uuid(), Limits: KVLimits{ValueBytes: d.number32(), ReadBytes: d.number32()}}
-	c.Ops = d.kvOps()
-	return c
+	return KV{Tenant: d.uuid(), Limits: d.kvLimits(), Ops: d.kvOps()}
 }
 
 // kvOps reads operations; their values alias the input.

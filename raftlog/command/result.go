@@ -157,6 +157,9 @@ type TransactionResult struct {
 	// Pushes are in the order of the groups, Acks in the order of the parts.
 	Pushes []PushGroupResult
 	Acks   []AckPartResult
+	// KV is that of the riders; its Lost is set, with a Reason, when one of them cancelled the transaction.
+	KV     KVResult
+	Timers []TimerOpResult
 }
 
 // DeadLetterDeleteResult counts the deleted rows; More tells that one step did not reach all of them.

@@ -74,7 +74,9 @@ func (d *decoder) result(kind ResultKind) Result {
 	case ResultSubscription:
 		return &ChangeSubscriptionResult{Updated: d.size(), More: d.flag(), Last: d.number()}
 	case ResultTransaction:
-		return &TransactionResult{Reason: d.name(), Text: d.name(), Pushes: d.pushGroupResults(), Acks: d.ackPartResults()}
+		return &TransactionResult{
+			Reason: d.name(), Text: d.name(), Pushes: d.pushGroupResults(), Acks: d.ackPartResults(), KV: *d.kvResult(), Timers: d.timerOpResults(),
+		}
 	case ResultDeadLetterDelete:
 		return &DeadLetterDeleteResult{Deleted: d.size(), More: d.flag()}
 	case ResultDeadLetterReplay:
@@ -89,6 +91,16 @@ func (d *decoder) result(kind ResultKind) Result {
 		return &TraceResult{ID: d.uuid(), Foreign: d.flag()}
 	case ResultTraceSweep:
 		return &TraceSweepResult{Removed: d.size(), More: d.flag()}
+	case ResultKV:
+		return d.kvResult()
+	case ResultKVSweep:
+		return d.kvSweepResult()
+	case ResultLock:
+		return d.lockResult()
+	case ResultTimers:
+		return d.timersResult()
+	case ResultTimerFire:
+		return d.timerFireResult()
 	}
 	return nil
 }

@@ -32,6 +32,11 @@ const (
 	ResultMoveChunks       ResultKind = ResultKind(OpMoveChunks)
 	ResultTrace            ResultKind = ResultKind(OpTrace)
 	ResultTraceSweep       ResultKind = ResultKind(OpTraceSweep)
+	ResultKV               ResultKind = ResultKind(OpKV)
+	ResultKVSweep          ResultKind = ResultKind(OpKVSweep)
+	ResultLock             ResultKind = ResultKind(OpLock)
+	ResultTimers           ResultKind = ResultKind(OpTimers)
+	ResultTimerFire        ResultKind = ResultKind(OpTimerFire)
 )
 
 // resultVersion is the version of every result of format 7. A result whose fields change gets its own next one.
@@ -205,7 +210,9 @@ func (r *TransactionResult) appendTo(dst []byte) []byte {
 	dst = appendString(dst, r.Reason)
 	dst = appendString(dst, r.Text)
 	dst = appendPushGroupResults(dst, r.Pushes)
-	return appendAckPartResults(dst, r.Acks)
+	dst = appendAckPartResults(dst, r.Acks)
+	dst = r.KV.appendTo(dst)
+	return appendTimerOpResults(dst, r.Timers)
 }
 
 func (r *DeadLetterDeleteResult) appendTo(dst []byte) []byte {
@@ -266,3 +273,8 @@ func (*SweepResult) kind() ResultKind              { return ResultSweep }
 func (*MoveChunksResult) kind() ResultKind         { return ResultMoveChunks }
 func (*TraceResult) kind() ResultKind              { return ResultTrace }
 func (*TraceSweepResult) kind() ResultKind         { return ResultTraceSweep }
+func (*KVResult) kind() ResultKind                 { return ResultKV }
+func (*KVSweepResult) kind() ResultKind            { return ResultKVSweep }
+func (*LockResult) kind() ResultKind               { return ResultLock }
+func (*TimersResult) kind() ResultKind             { return ResultTimers }
+func (*TimerFireResult) kind() ResultKind          { return ResultTimerFire }

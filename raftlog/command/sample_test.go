@@ -46,6 +46,7 @@ func sampleCommands() []namedCommand {
 		{Txid: "t-3", Status: AckDeadLetter, HasError: true},
 		{Txid: "t-4", Status: AckRetry},
 	}}
+	kv, timers := sampleKV(), sampleTimers()
 	return []namedCommand{
 		{"term_start", TermStart{Node: 3, HoldMs: 500}},
 		{"tick", Tick{}},
@@ -79,7 +80,8 @@ func sampleCommands() []namedCommand {
 			Pushes: []PushGroup{push}, Acks: []TransactionAck{{Group: "workers", AckPart: part}},
 			Positions: []Position{{Queue: "orders", Group: "workers", Partition: "p", Offset: -1, HasOffset: true,
 				Metadata: "m", HasMetadata: true,
-				Subscription: Subscription{Mode: SubscriptionAll}}}}},
+				Subscription: Subscription{Mode: SubscriptionAll}}},
+			KVLimits: kv.Limits, KV: kv.Ops, Timers: timers.Ops}},
 		{"dead_letter_delete", DeadLetterDelete{Tenant: tenant, ByAddress: true, Partition: 5, Txid: "t-1",
 			Queue: "orders", Group: "workers", AnyGroup: true}},
 		{"dead_letter_replay", DeadLetterReplay{Tenant: tenant, Row: testUUID(50), ByAddress: true, Partition: 5,
@@ -100,7 +102,47 @@ func sampleCommands() []namedCommand {
 			},
 			Begin: &Plan{ID: 1 << 63, Kind: PlanVoters, Voters: []uint64{1, 3, 4}, Node: 4, Raft: "q4:7400", HTTP: "q4:6632", Force: true,
 				Steps: []PlanStep{{Op: StepPromote, Node: 4}, {Op: StepRemove, Node: 2}}, StartedMs: 1_700_000_000_000}}},
+		{"kv", kv},
+		{"kv_sweep", KVSweep{MaxRows: 512}},
+		{"lock", Lock{Tenant: tenant, Ops: []LockOp{
+			{Kind: LockAcquire, Name: "daily", Owner: "host:1:ab", Limit: 3, TTLSeconds: 30},
+			{Kind: LockRenew, Name: "weekly", Slot: 2, Token: 300, TTLSeconds: 30, Owner: "host:1:ab"},
+			{Kind: LockRelease, Name: "monthly", Slot: 1, Token: 9},
+			{Kind: LockGet, Name: "yearly"}}}},
+		{"timers", timers},
+		{"timer_fire", TimerFire{Backoff: TimerBackoff{MinMs: 1000, MaxMs: 60_000, TransientMs: 500, MaxAttempts: 5}, Timers: []PlannedTimer{
+			{Tenant: tenant, Queue: "orders", Key: "order/9f1", Number: 300, Payload: []byte(`{"id":9}`)},
+			{Tenant: testUUID(1), Queue: "secret", Key: "k3", Number: 301, Payload: []byte(`{"encrypted":"AA=="}`), Encrypted: true},
+			{Tenant: testUUID(1), Queue: "secret", Key: "k7", Number: 302, Failure: TimerTransient, Reason: "no key"},
+			{Tenant: testUUID(1), Queue: "orders", Key: "k8", Number: 303, Failure: TimerPermanent, Reason: "not zstd"}}}},
 	}
+}
+
+func sampleKV() KV {
+	return KV{Tenant: DefaultTenant, Limits: KVLimits{ValueBytes: 65_536, ReadBytes: 4 << 20}, Ops: []KVOp{
+		{Kind: KVGet, Namespace: "orders", Key: "a"},
+		{Kind: KVGetMany, Namespace: "orders", Keys: []string{"b", "c"}},
+		{Kind: KVGetPrefix, Namespace: "orders", Key: "scan/", After: "scan/1", Limit: 100, KeysOnly: true},
+		{Kind: KVPut, Namespace: "orders", Key: "d", Value: []byte(`{"n":1}`), TTLSeconds: 60, Expect: 300, HasExpect: true},
+		{Kind: KVPutIfAbsent, Namespace: "orders", Key: "e", Value: []byte(`null`)},
+		{Kind: KVDelete, Namespace: "orders", Key: "f", Required: true},
+		{Kind: KVIncr, Namespace: "counters", Key: "g", Delta: "-1.5", Min: "0", Max: "1e3"},
+		{Kind: KVCheck, Namespace: "orders", Key: "h", HasExpect: true, Required: true},
+	}}
+}
+
+func sampleTimers() Timers {
+	return Timers{Tenant: DefaultTenant, Ops: []TimerOp{
+		{Kind: TimerSchedule, Queue: "orders", Key: "order/9f1", Txid: "t-1", Partition: "customer-7", DelayMicros: 30_000_000,
+			MessageID: testUUID(3), ProducerSub: "alice", Payload: []byte(`{"id":9}`)},
+		{Kind: TimerSchedule, Queue: "orders", Key: "k2", Txid: "t-2", Partition: "Default", DelayMicros: -5_000_000,
+			MessageID: testUUID(4), Payload: []byte("\x28\xb5\x2f\xfd"), Zstd: true, Inflated: []byte(`[1]`)},
+		{Kind: TimerSchedule, Queue: "secret", Key: "k3", Txid: "t-3", MessageID: testUUID(5), Payload: []byte(`{"encrypted":"AA=="}`),
+			Encrypted: true},
+		{Kind: TimerCancel, Queue: "orders", Key: "k4"},
+		{Kind: TimerCancel, Queue: "orders", Key: "k5", HasTxid: true},
+		{Kind: TimerCancel, Queue: "orders", Key: "k6", Txid: "t-6", HasTxid: true},
+	}}
 }
 
 func sampleHeader() Header {
@@ -145,6 +187,27 @@ func drawValue(t *rapid.T, v reflect.Value) {
 	case *ReplayOutcome:
 		*group = ReplayOutcome(rapid.Uint8Max(uint8(ReplayInClear)).Draw(t, "outcome"))
 		return
+	case *KVOpKind:
+		*group = KVOpKind(rapid.Uint8Range(uint8(KVGet), uint8(KVCheck)).Draw(t, "kind"))
+		return
+	case *KVReason:
+		*group = KVReason(rapid.Uint8Max(uint8(KVReasonType)).Draw(t, "reason"))
+		return
+	case *LockOpKind:
+		*group = LockOpKind(rapid.Uint8Range(uint8(LockAcquire), uint8(LockGet)).Draw(t, "kind"))
+		return
+	case *TimerOpKind:
+		*group = TimerOpKind(rapid.Uint8Range(uint8(TimerSchedule), uint8(TimerCancel)).Draw(t, "kind"))
+		return
+	case *TimerFailure:
+		*group = TimerFailure(rapid.Uint8Max(uint8(TimerPermanent)).Draw(t, "failure"))
+		return
+	case *TimerStatus:
+		*group = TimerStatus(rapid.Uint8Range(uint8(TimerScheduled), uint8(TimerAbsent)).Draw(t, "status"))
+		return
+	case *TimerFate:
+		*group = TimerFate(rapid.Uint8Range(uint8(TimerFired), uint8(TimerPaused)).Draw(t, "fate"))
+		return
 	case *int: // of results, where they count something
 		*group = rapid.IntMin(0).Draw(t, "count")
 		return
@@ -154,6 +217,7 @@ func drawValue(t *rapid.T, v reflect.Value) {
 		for i := range v.NumField() {
 			drawValue(t, v.Field(i))
 		}
+		fitTimer(v.Addr().Interface())
 	case reflect.Slice:
 		n := rapid.IntRange(0, 3).Draw(t, "length")
 		if n == 0 {
@@ -190,6 +254,40 @@ func drawValue(t *rapid.T, v reflect.Value) {
 		v.SetInt(number)
 	default:
 		t.Fatalf("no generator for %s", v.Type())
+	}
+}
+
+// fitTimer empties the fields that the kind of a drawn value does not have.
+func fitTimer(value any) {
+	switch value := value.(type) {
+	case *TimerOp:
+		if value.Kind == TimerCancel {
+			*value = TimerOp{Kind: value.Kind, Queue: value.Queue, Key: value.Key, Txid: value.Txid, HasTxid: value.HasTxid}
+			if !value.HasTxid {
+				value.Txid = ""
+			}
+			return
+		}
+		if value.HasTxid = false; !value.Zstd {
+			value.Inflated = nil
+		}
+	case *PlannedTimer:
+		if value.Failure == TimerFires {
+			value.Reason = ""
+		} else {
+			value.Payload, value.Encrypted = nil, false
+		}
+	case *TimerOpResult:
+		if value.HasTxid = value.Status == TimerCancelled || value.Status == TimerAbsent && value.HasTxid; !value.HasTxid {
+			value.Txid = ""
+		}
+		if value.Status >= TimerCancelled {
+			value.DeliverMicros, value.Fired = 0, false
+		}
+	case *TimerFireOutcome:
+		if value.Fate != TimerFired {
+			value.LagMicros = 0
+		}
 	}
 }
 

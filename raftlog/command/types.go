@@ -34,6 +34,11 @@ const (
 	OpTrace            Opcode = 20
 	OpTraceSweep       Opcode = 21
 	OpMembership       Opcode = 22
+	OpKV               Opcode = 23
+	OpKVSweep          Opcode = 24
+	OpLock             Opcode = 25
+	OpTimers           Opcode = 26
+	OpTimerFire        Opcode = 27
 )
 
 // Command is anything that can be put into an entry. The concrete types are the exported structs of this package.
@@ -281,6 +286,10 @@ type Transaction struct {
 	Pushes         []PushGroup
 	Acks           []TransactionAck
 	Positions      []Position
+	// KV and Timers are the riders of state 2.12 and 3.7, KVLimits as in a call of its own.
+	KVLimits KVLimits
+	KV       []KVOp
+	Timers   []TimerOp
 }
 
 // TransactionAck holds the acks of a transaction for one (partition, group, lease).
@@ -349,10 +358,14 @@ type Sweep struct {
 	MaxKeys uint32
 }
 
+// NoPartition is no partition's id: they begin with 1.
+const NoPartition uint64 = 0
+
 // MoveChunks copies the still referenced chunks of an old bucket, in one partition, into the open bucket, so that the
 // old one can be dropped (architecture 7). Proposed by the leader in small steps.
 type MoveChunks struct {
-	Bucket    uint32
+	Bucket uint32
+	// Partition is NoPartition for the chunks that rows of other kinds refer to: values of the KV store.
 	Partition uint64
 	MaxBytes  uint32
 }
@@ -388,7 +401,7 @@ var names = func() map[Opcode]string {
 	for _, c := range []Command{
 		TermStart{}, Tick{}, Push{}, Ack{}, Extend{}, Claim{}, HandBack{}, Register{}, Configure{}, DeleteQueue{}, DeleteGroup{}, Seek{},
 		ChangeSubscription{}, Transaction{}, DeadLetterDelete{}, DeadLetterReplay{}, Retain{}, Sweep{}, MoveChunks{}, Trace{},
-		TraceSweep{}, Membership{},
+		TraceSweep{}, Membership{}, KV{}, KVSweep{}, Lock{}, Timers{}, TimerFire{},
 	} {
 		names[c.Op()] = strings.TrimPrefix(fmt.Sprintf("%T", c), "command.")
 	}
@@ -424,3 +437,8 @@ func (Sweep) Op() Opcode              { return OpSweep }
 func (MoveChunks) Op() Opcode         { return OpMoveChunks }
 func (Trace) Op() Opcode              { return OpTrace }
 func (TraceSweep) Op() Opcode         { return OpTraceSweep }
+func (KV) Op() Opcode                 { return OpKV }
+func (KVSweep) Op() Opcode            { return OpKVSweep }
+func (Lock) Op() Opcode               { return OpLock }
+func (Timers) Op() Opcode             { return OpTimers }
+func (TimerFire) Op() Opcode          { return OpTimerFire }

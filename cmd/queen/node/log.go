@@ -86,12 +86,12 @@ func (l logAdapter) Leads() bool { return l.raft.Leads() }
 func (l logAdapter) Settled(id command.RequestID) { l.raft.Settled(id) }
 
 // ReadIndex implements actors.Log.
-func (l logAdapter) ReadIndex(ctx context.Context) error {
-	_, err := l.raft.ReadIndex(ctx)
+func (l logAdapter) ReadIndex(ctx context.Context) (nowMicros uint64, err error) {
+	_, nowMicros, err = l.raft.ReadPoint(ctx)
 	if err != nil {
-		return reason(err)
+		return 0, reason(err)
 	}
-	return nil
+	return nowMicros, nil
 }
 
 // CallLeader implements actors.Log. Whatever goes wrong at the leader, or on the way to it, the next try may meet another one.

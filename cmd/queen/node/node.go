@@ -248,9 +248,12 @@ func (n *Node) openStore(context.Context) (err error) {
 		PartitionCleanupDays: cleanupDays(&n.config),
 		TxidWindowMinSeconds: uint32(n.config.RaftTxnWindowMinSeconds),
 		TraceRetention:       seconds(n.config.RaftTraceRetentionSeconds),
-		Observer:             n.health.handlers.Observer(),
-		NoQuorumFail:         milliseconds(n.config.RaftNoQuorumFailMs),
-		QuorumAge:            n.health.quorumAge,
+		KV: actors.KVConfig{
+			SweepInterval: milliseconds(n.config.KVSweepMs), SweepRows: uint32(n.config.KVSweepLimit), RefuseApply: n.config.TestRefuseApplyKV,
+		},
+		Observer:     n.health.handlers.Observer(),
+		NoQuorumFail: milliseconds(n.config.RaftNoQuorumFailMs),
+		QuorumAge:    n.health.quorumAge,
 	})
 	return err
 }
@@ -345,7 +348,7 @@ func tellOfLeadership(log *raftlog.Node, broker *actors.Broker) {
 // while there is no leader.
 func (n *Node) openRoutes(ctx context.Context) error {
 	if n.port.network == nil {
-		if err := (logAdapter{n.raft}).ReadIndex(ctx); err != nil {
+		if _, err := (logAdapter{n.raft}).ReadIndex(ctx); err != nil {
 			return err
 		}
 	}

@@ -27,6 +27,9 @@ func apiConfig(c *config.Config) api.Config {
 		WriteTimeout: milliseconds(c.StatementTimeoutMs),
 		SubscribeAll: c.DefaultSubscriptionMode == "all",
 		SizesMax:     c.DashboardSizesMax,
+		KV: api.KVConfig{
+			ValueBytes: uint32(c.KVMaxValueBytes), ReadBytes: uint32(c.KVMaxReadBytes), Ops: c.KVMaxOpsPerCall, Keys: c.KVMaxKeysPerCall,
+		},
 
 		GroupLagMaxCursors: int(c.MetricsGroupLagMaxCursors),
 		SumTenants:         !c.MetricsTenantLabel,

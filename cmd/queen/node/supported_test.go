@@ -23,7 +23,7 @@ func TestSettingsWithoutEffectAreNamed(t *testing.T) {
 	if names := withoutEffect(load(t)); len(names) > 0 {
 		t.Errorf("nothing is set, but %v are said to have no effect", names)
 	}
-	got := withoutEffect(load(t, "QUEEN_KV_READ_RATE=5", "QUEEN_PROXY_ENFORCE=true", "QUEEN_RAFT_PIPELINE=8"))
+	got := withoutEffect(load(t, "QUEEN_KV_READ_RATE=5", "QUEEN_KV_MAX_VALUE_BYTES=5", "QUEEN_KV_TRUSTED_PROXY=true", "QUEEN_RAFT_KV_SWEEP_MS=50", "QUEEN_PROXY_ENFORCE=true", "QUEEN_RAFT_PIPELINE=8"))
 	if want := []string{"QUEEN_KV_READ_RATE", "QUEEN_PROXY_ENFORCE"}; !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 		t.Errorf("%v have no effect, want %v", got, want)
 	}
@@ -49,6 +49,9 @@ func TestListsNameSettingsThatExist(t *testing.T) {
 func TestMissingFeaturesStopTheStart(t *testing.T) {
 	if err := checkSupported(load(t)); err != nil {
 		t.Errorf("nothing is asked for, but: %v", err)
+	}
+	if err := checkSupported(load(t, "QUEEN_TEST_REFUSE_APPLY_KV=ns/key")); err != nil {
+		t.Errorf("a row that refuses to apply is there, but: %v", err)
 	}
 	err := checkSupported(load(t, "QUEEN_BACKUP_DIR=/backups"))
 	if err == nil || !strings.Contains(err.Error(), "QUEEN_BACKUP_DIR") {
