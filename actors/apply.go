@@ -44,11 +44,14 @@ type apply struct {
 	groups      *groups
 	deadLetters *Handle
 	traces      *Handle
+	timerTable  *Handle
 	// outcomes is the request-id window (I9); nil until it has been loaded again after an entry that was abandoned.
 	outcomes *window.Window
 
 	// membership is what the broker shows of the members table and the plan.
 	membership *membershipBoard
+	// switches is what the broker shows of the operator's switches.
+	switches *switchBoard
 
 	holds cursor.Holds
 	// lastStamp is the greatest stamp of the entries before the one in execution.
@@ -295,6 +298,12 @@ func (a *apply) execute(c command.Command) (command.Result, error) {
 		return a.sweepTraces(&c)
 	case command.Membership:
 		return a.changeMembership(&c)
+	case command.Timers:
+		return a.timers(&c)
+	case command.TimerFire:
+		return a.fireTimers(&c)
+	case command.Switches:
+		return a.changeSwitches(&c)
 	default:
 		return nil, fmt.Errorf("execute %T: no such command", c)
 	}

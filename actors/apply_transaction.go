@@ -8,6 +8,7 @@ import (
 	"queen/actors/machine/catalog"
 	"queen/actors/machine/cursor"
 	"queen/actors/machine/partition"
+	"queen/actors/machine/timer"
 	"queen/raftlog/command"
 	"queen/store/layout"
 )
@@ -27,6 +28,8 @@ type plan struct {
 	positions []plannedPosition
 	// rows are the states that earlier acks of this transaction leave behind.
 	rows map[rowKey]*cursor.State
+	// timers is the plan of the timers; nil when there are none.
+	timers *timer.Plan
 }
 
 type rowKey struct {
@@ -54,7 +57,7 @@ type plannedPosition struct {
 // transaction validates everything without changing anything, then changes everything (messaging 8.6, I6).
 func (a *apply) transaction(c *command.Transaction) (command.Result, error) {
 	pl := &plan{Transaction: c, rows: map[rowKey]*cursor.State{}}
-	for _, guard := range []func(*plan) (*command.TransactionResult, error){a.planAcks, a.planPushes, a.planPositions} {
+	for _, guard := range []func(*plan) (*command.TransactionResult, error){a.planAcks, a.planPushes, a.planPositions, a.planTimers} {
 		if refusal, err := guard(pl); refusal != nil || err != nil {
 			return refusal, err
 		}
@@ -76,7 +79,9 @@ func (a *apply) transaction(c *command.Transaction) (command.Result, error) {
 			return nil, err
 		}
 	}
-	return result, nil
+	var err error
+	result.Timers, err = a.commitTimers(pl)
+	return result, err
 }
 
 func rejected(text string) *command.TransactionResult {
@@ -261,10 +266,7 @@ func (a *apply) commitPosition(planned *plannedPosition) error {
 		return err
 	}
 	p := at.partition
-	if at.created {
-		a.appended(planned.queue, appendedPartition{id: p.ID, name: p.Name, created: true})
-		a.batch.Put(layout.Head(planned.queue.ID, p.ID), new(partition.Head).AppendTo(nil))
-	}
+	a.announceCreated(&at)
 	group, err := a.positionGroup(planned)
 	if err != nil {
 		return err

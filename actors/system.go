@@ -25,9 +25,10 @@ const (
 	KindLeases      Kind = "leases"
 	KindDeadLetters Kind = "dead_letters"
 	KindTraces      Kind = "traces"
+	KindTimers      Kind = "timers"
 )
 
-var kinds = [...]Kind{KindApply, KindCatalog, KindPartition, KindGroup, KindLeases, KindDeadLetters, KindTraces}
+var kinds = [...]Kind{KindApply, KindCatalog, KindPartition, KindGroup, KindLeases, KindDeadLetters, KindTraces, KindTimers}
 
 // Behavior is what an actor does with one message. The same Receive serves messages from the mailbox and inline calls,
 // never two at once.

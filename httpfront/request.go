@@ -31,6 +31,8 @@ type Request struct {
 	raw    []byte // the query as sent
 	// sending is what depends on the fate of the answer, nil when nothing does.
 	sending *sending
+	// admitted are the permits of Admit.
+	admitted int64
 }
 
 // Param returns a path parameter by its name in the pattern.
@@ -94,6 +96,12 @@ func (e *Error) write(ctx *fasthttp.RequestCtx, shape Shape) {
 	}
 	if e.Allow != "" {
 		ctx.Response.Header.Set("Allow", e.Allow)
+	}
+	if f, ok := families[shape]; ok {
+		if body, ok := f.body(e); ok {
+			writeJSON(ctx, status, body)
+			return
+		}
 	}
 	if status != fasthttp.StatusBadRequest {
 		shape = ShapeEnvelope

@@ -16,7 +16,8 @@ const (
 	LevelAdmin     Level = 8
 )
 
-// Shape is the form of a route's refusals with status 400; all other refusals have the envelope (messaging 2.7).
+// Shape is the form of a route's refusals with status 400; all other refusals have the envelope (messaging 2.7). A shape that is
+// a family is that of all refusals.
 type Shape uint8
 
 // The shapes of a 400.
@@ -29,6 +30,8 @@ const (
 	ShapeFetch
 	// ShapeSuccess is {"success":false,"error"}.
 	ShapeSuccess
+	// ShapeTimers is {"error","reason","detail"} with the codes of timers (state 3.2).
+	ShapeTimers
 )
 
 // Handler answers one request. It runs on the goroutine of the connection; the request and everything that it lends is

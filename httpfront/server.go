@@ -278,6 +278,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		}
 		defer decided.free()
 	}
+	defer r.release()
 	defer s.finish(r)
 	if refusal := s.prepare(r, decided); refusal != nil {
 		shape := r.route.Refusal
@@ -296,7 +297,7 @@ func (s *Server) finish(r *Request) {
 		s.log.Error().Any("err", cause).Str("route", r.route.Pattern).Bytes("stack", debug.Stack()).Msg("http: a handler panicked")
 		r.undo()
 		r.Ctx.Response.Reset()
-		Refuse(CodeInternal, textInternal).write(r.Ctx, ShapeEnvelope)
+		Refuse(CodeInternal, textInternal).write(r.Ctx, r.route.Refusal)
 	}
 	s.settleAnswer(r)
 	r.route.stats.observe(r.Ctx.Response.StatusCode(), time.Since(r.Arrived))

@@ -25,6 +25,8 @@ type Config struct {
 	SubscribeAll bool
 	// SizesMax is QUEEN_DASH_SIZES_MAX.
 	SizesMax int
+	// Timers are the limits of timers.
+	Timers TimerLimits
 	// Version, ServerID and Port describe the node on console routes.
 	Version  string
 	ServerID string

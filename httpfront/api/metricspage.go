@@ -207,6 +207,9 @@ func (a *API) writeStore(e *exposition) {
 	if stored, err := a.broker().Traces(); err == nil { // a store that cannot be read says so elsewhere
 		e.sample("queen_raft_traces_stored", float64(stored))
 	}
+	if timers, err := a.broker().Timers(); err == nil {
+		e.sample("queen_timers_pending", float64(timers.Pending))
+	}
 }
 
 // writeRecent shows what the last minute had in each queue. A series falls silent with its queue.

@@ -31,8 +31,8 @@ func (a *API) transaction(r *httpfront.Request) error {
 		r.JSONOwned(200, wire.AppendTransaction(nil, answer))
 		return nil
 	}
-	if err == nil && len(body.KV)+len(body.Timers) > 0 {
-		err = httpfront.Refuse(httpfront.CodeBadRequest, "kv and timers in a transaction are not available yet")
+	if err == nil && len(body.KV) > 0 {
+		err = httpfront.Refuse(httpfront.CodeBadRequest, "kv in a transaction is not available yet")
 	}
 	if err != nil {
 		return err
@@ -42,6 +42,9 @@ func (a *API) transaction(r *httpfront.Request) error {
 		return err
 	}
 	plan, err := a.planTransaction(r, body)
+	if err == nil {
+		plan.call.Timers, err = a.planTransactionTimers(r, body)
+	}
 	if err != nil {
 		return a.failTransaction(r, answer, err)
 	}
@@ -59,7 +62,7 @@ func (a *API) transaction(r *httpfront.Request) error {
 	if answer.Reason == "" {
 		a.stats.transacted(a.countTransaction(plan.call, result))
 	}
-	r.JSONOwned(200, wire.AppendTransaction(nil, answer))
+	r.JSONOwned(transactionStatus(answer), wire.AppendTransaction(nil, answer))
 	return nil
 }
 
@@ -75,7 +78,7 @@ func (a *API) failTransaction(r *httpfront.Request, answer *wire.TransactionAnsw
 		r.Ctx.Response.Header.Set("Retry-After", "1")
 		r.JSONOwned(refusal.HTTPStatus(), wire.AppendTransaction(nil, answer))
 	default:
-		return err
+		return failTimers(r, answer, err)
 	}
 	return nil
 }
@@ -204,6 +207,7 @@ func (p *transactionPlan) fill(answer *wire.TransactionAnswer, body *wire.Transa
 			Queue: p.items[place.item].Queue, Duplicate: v.Status == wire.PushDuplicate,
 		})
 	}
+	answer.Results = appendTimerResults(answer.Results, p.call.Timers, result.Timers)
 	for i := range body.Positions {
 		answer.Results = append(answer.Results, wire.TransactionResult{Kind: wire.ResultPosition, OpIndex: i})
 	}

@@ -11,6 +11,8 @@ const (
 	CodeBadBody Code = "bad_body"
 	// CodeBadRequest: a member is missing or invalid by value.
 	CodeBadRequest Code = "bad_request"
+	// CodeTimersBadRequest: a call of timers is refused for the Reason beside it.
+	CodeTimersBadRequest Code = "timers_bad_request"
 )
 
 // Error is the refusal of a body. Nothing of the body was used.
@@ -22,6 +24,8 @@ type Error struct {
 	Invalid string
 	// RollBack says that the answer is a 200 with success:false and Code as its reason, not an envelope (messaging 8.4).
 	RollBack bool
+	// Reason is the finer code of a timer operation that is refused; Code is timers_bad_request then (state 3.2).
+	Reason string
 }
 
 // Error returns the text of the answer.

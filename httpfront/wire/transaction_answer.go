@@ -22,8 +22,10 @@ type TransactionResult struct {
 	// AckTxid and DeadLettered belong to an ack.
 	AckTxid      string
 	DeadLettered bool
-	// OpIndex is the index within its own array: of a position.
+	// OpIndex is the index within its own array: of a position or a timer.
 	OpIndex int
+	// Timer belongs to a timer.
+	Timer *TimerResult
 }
 
 // TransactionResultKind is the type of a result.
@@ -34,6 +36,7 @@ const (
 	ResultPush TransactionResultKind = iota
 	ResultAck
 	ResultPosition
+	ResultTimer
 )
 
 // AppendTransaction appends the answer to a transaction.
@@ -74,6 +77,10 @@ func appendResult(dst []byte, index int, r *TransactionResult) []byte {
 		dst = append(dst, `,"type":"position"`...)
 		dst = appendInt(dst, ',', "opIndex", int64(r.OpIndex))
 		dst = append(dst, `,"success":true`...)
+	case ResultTimer:
+		dst = append(dst, `,"type":"timer"`...)
+		dst = appendInt(dst, ',', "opIndex", int64(r.OpIndex))
+		dst = appendTimer(dst, ',', r.Timer)
 	}
 	return append(dst, '}')
 }

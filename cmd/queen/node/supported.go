@@ -31,8 +31,8 @@ func checkSupported(c *config.Config) error {
 // idleFamilies and idleSettings are what this build reads, checks and has no use for: their features are not there, or need a
 // second node. A node without them is as good, so they do not stop the start.
 var (
-	idleFamilies = []string{"QUEEN_BACKUP_", "QUEEN_EPHEMERAL_", "QUEEN_KV_", "QUEEN_PROXY_", "QUEEN_SWEEPER_", "QUEEN_STORE_SCRUB_",
-		"QUEEN_RAFT_TIMER_", "QUEEN_RAFT_KV_", "QUEEN_TIMERS_"}
+	idleFamilies = []string{"QUEEN_BACKUP_", "QUEEN_EPHEMERAL_", "QUEEN_KV_", "QUEEN_PROXY_", "QUEEN_STORE_SCRUB_",
+		"QUEEN_RAFT_KV_"}
 	idleSettings = []string{"QUEEN_CELL_ID", "QUEEN_CONSUME_CHECKPOINT_MS",
 		"QUEEN_CONSUME_ROWS_PER_COMMAND", "QUEEN_RAFT_CLIENT_OFFLOAD",
 		"QUEEN_RAFT_RETENTION_SCAN_PER_S"}
