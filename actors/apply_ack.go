@@ -251,11 +251,7 @@ func (a *apply) mint() uuid.UUID {
 
 // inDeadLetters runs a step of the dead letter actor, whose machine keeps nothing in memory.
 func (a *apply) inDeadLetters(run func() error) error {
-	s := &step[struct{}]{reader: a.batch, run: func(struct{}) error { return run() }}
-	if err := a.call(a.deadLetters, s); err != nil {
-		return err
-	}
-	return s.err
+	return inActor(a, a.deadLetters, func(struct{}) error { return run() })
 }
 
 // extend prolongs every live batch of a lease (messaging 7).

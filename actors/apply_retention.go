@@ -150,8 +150,12 @@ func (a *apply) sinkCommitted(queue *catalog.Queue, p *catalog.Partition, name s
 	return committed, err
 }
 
-// moveChunks copies what is still referenced of an old bucket in one partition into the open one (architecture 7).
+// moveChunks copies what is still referenced of an old bucket in one partition into the open one (architecture 7), or what rows
+// refer to.
 func (a *apply) moveChunks(c *command.MoveChunks) (command.Result, error) {
+	if c.Partition == command.NoPartition {
+		return a.moveRowChunks(c)
+	}
 	var queue *catalog.Queue
 	var p *catalog.Partition
 	err := a.inCatalog(func(m *catalog.Machine) (err error) {

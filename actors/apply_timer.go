@@ -188,11 +188,19 @@ func (a *apply) announceCreated(at *place) {
 	}
 }
 
+// moveRowChunks empties a bucket of the chunks that are no messages: payloads of timers.
+func (a *apply) moveRowChunks(c *command.MoveChunks) (command.Result, error) {
+	result := &command.MoveChunksResult{}
+	err := a.inTimers(func(*timer.Machine) (err error) {
+		result.Bytes, result.More, err = timer.MoveChunks(a.batch, a.batch, timer.MoveInput{
+			Bucket: c.Bucket, MaxBytes: uint64(c.MaxBytes), Fits: a.fits,
+		})
+		return err
+	})
+	return result, err
+}
+
 // inTimers runs a step of the timers actor.
 func (a *apply) inTimers(run func(m *timer.Machine) error) error {
-	s := &step[*timer.Machine]{reader: a.batch, run: run}
-	if err := a.call(a.timerTable, s); err != nil {
-		return err
-	}
-	return s.err
+	return inActor(a, a.timerTable, run)
 }

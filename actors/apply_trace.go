@@ -62,9 +62,5 @@ func (a *apply) sweepTraces(c *command.TraceSweep) (command.Result, error) {
 
 // inTraces runs a step of the traces actor.
 func (a *apply) inTraces(run func(m *trace.Machine) error) error {
-	s := &step[*trace.Machine]{reader: a.batch, run: run}
-	if err := a.call(a.traces, s); err != nil {
-		return err
-	}
-	return s.err
+	return inActor(a, a.traces, run)
 }

@@ -106,6 +106,7 @@ func (m *model) dump() string {
 			EventType: t.EventType, Worker: t.Worker, Names: t.names, Data: t.Data,
 		})
 	}
+	d.timers(&m.timers)
 	d.membership(m.membership.state())
 	return d.text()
 }
@@ -163,6 +164,7 @@ func (m *machine) dump(addresses ...traceAddress) string {
 	}
 	d.tables()
 	d.traces(addresses)
+	d.timers()
 	state, err := membership.Load(view)
 	d.check(err)
 	d.dump.membership(state)

@@ -243,5 +243,8 @@ func (g *generator) transaction() command.Command {
 		}
 		c.Positions = append(c.Positions, position)
 	}
+	if g.oneIn(2) {
+		c.Timers = g.timerOps(c.Tenant, 1+g.random.IntN(3))
+	}
 	return c
 }

@@ -123,11 +123,11 @@ func (g *generator) weighted() []struct {
 		weight int
 		make   func() command.Command
 	}{
-		{255, func() command.Command {
+		{235, func() command.Command {
 			return command.Push{Tenant: g.tenant(), Groups: g.groups(1 + g.random.IntN(3))}
 		}},
-		{220, g.claim},
-		{205, g.ack},
+		{210, g.claim},
+		{190, g.ack},
 		{30, g.extend},
 		{40, g.handBack},
 		{35, g.register},
@@ -147,6 +147,9 @@ func (g *generator) weighted() []struct {
 		{40, g.trace},
 		{4, g.traceSweep},
 		{6, g.membership},
+		{25, g.timers},
+		{17, g.timerFire},
+		{3, g.switches},
 		{5, func() command.Command { return command.Tick{} }},
 	}
 }

@@ -315,6 +315,12 @@ func (m *model) transaction(c *command.Transaction) command.Result {
 			return refused(reason, text)
 		}
 	}
+	if refusal := m.refuseTimers(c.Tenant, c.Timers); refusal != nil {
+		if refusal.Code == "retry" {
+			return refusal // of the command, not of a guard
+		}
+		return refused(refusal.Code, refusal.Text)
+	}
 	if refusal := m.refuseClear(c.Tenant, c.Pushes); refusal != nil {
 		return refusal
 	}
@@ -332,6 +338,7 @@ func (m *model) transaction(c *command.Transaction) command.Result {
 	for i := range c.Positions {
 		m.commitPosition(c.Tenant, &c.Positions[i])
 	}
+	result.Timers = m.changeTimers(c.Tenant, c.Timers)
 	return result
 }
 

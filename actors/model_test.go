@@ -20,6 +20,7 @@ type model struct {
 	partitions map[uint64]*modelPartition
 	letters    []*modelLetter
 	traces     []modelTrace // oldest first
+	timers     modelTimers
 	outcomes   modelOutcomes
 	holds      cursor.Holds
 	lastStamp  uint64
@@ -142,6 +143,12 @@ func (m *model) command(c command.Command) command.Result {
 		return m.trace(&c)
 	case command.TraceSweep:
 		return m.sweepTraces(&c)
+	case command.Timers:
+		return m.callTimers(&c)
+	case command.TimerFire:
+		return m.fireTimers(&c)
+	case command.Switches:
+		return m.changeSwitches(&c)
 	case command.Membership:
 		return m.membership.change(&c, m.index, m.now)
 	case command.Sweep, command.MoveChunks:

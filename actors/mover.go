@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"queen/actors/machine/partition"
+	"queen/actors/machine/timer"
 	"queen/raftlog/command"
 	"queen/store"
 	"queen/store/layout"
@@ -23,11 +24,14 @@ const (
 )
 
 // mover empties old buckets that hold little that is still referenced, so that their space comes back (architecture 7).
-// It goes through the partitions with a cursor of its own; apply decides what is moved.
+// It goes through the rows outside of partitions first, and then through the partitions with a cursor of its own; apply decides
+// what is moved.
 type mover struct {
 	b *Broker
 	// bucket is the one being emptied, queue and after where the walk goes on, moved whether the walk has moved anything.
 	bucket uint32
+	// rows tells that the rows outside of partitions are still to be looked at.
+	rows   bool
 	queues []*QueueView
 	after  uint64
 	moved  bool
@@ -45,6 +49,9 @@ func (m *mover) tick() {
 		return
 	}
 	if m.bucket == 0 && !m.choose(m.b.store.Usage()) {
+		return
+	}
+	if m.rows && !m.emptyRows() {
 		return
 	}
 	visits := 0
@@ -74,8 +81,25 @@ func (m *mover) choose(u store.Usage) bool {
 	if !bloated || u.OldestBucket == 0 || u.OldestBucket <= m.given || u.OldestLiveShare > moveLiveShare {
 		return false
 	}
-	m.bucket, m.queues, m.after, m.moved = u.OldestBucket, m.b.directory.All(), 0, false
+	m.bucket, m.rows, m.queues, m.after, m.moved = u.OldestBucket, true, m.b.directory.All(), 0, false
 	return true
+}
+
+// emptyRows moves what rows outside of partitions have in the bucket; false when it has to be tried again later.
+func (m *mover) emptyRows() bool {
+	hold, err := m.rowsRefer()
+	if err != nil {
+		m.b.logger.Error().Str("target", "actors").Uint32("bucket", m.bucket).Err(err).Msg("rows of a bucket could not be looked for")
+		return false
+	}
+	m.rows = hold && !m.empty(command.NoPartition)
+	return !m.rows
+}
+
+func (m *mover) rowsRefer() (bool, error) {
+	view := m.b.store.View()
+	defer view.Close()
+	return timer.HoldsChunksIn(view, m.bucket)
 }
 
 // holders lists partitions of a queue that refer to the bucket, from where the walk stands; last is 0 at the end.
@@ -111,7 +135,7 @@ func refersTo(view *store.View, queueID, id uint64, bucket uint32) (found bool) 
 	return found
 }
 
-// empty moves what one partition has in the bucket; false when it has to be tried again later.
+// empty moves what one partition, or the rows outside of them, have in the bucket; false when it has to be tried again later.
 func (m *mover) empty(id uint64) bool {
 	for m.b.stopped.Err() == nil && m.b.log.Leads() {
 		result, err := m.b.Execute(Until(time.Now().Add(backgroundDeadline)), &command.MoveChunks{

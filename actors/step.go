@@ -13,6 +13,15 @@ type step[M any] struct {
 	err error
 }
 
+// inActor runs a step of an actor that the apply actor owns.
+func inActor[M any](a *apply, handle *Handle, run func(machine M) error) error {
+	s := &step[M]{reader: a.batch, run: run}
+	if err := a.call(handle, s); err != nil {
+		return err
+	}
+	return s.err
+}
+
 // holder is the behavior of such an actor: it loads its machine from the store view with the first message, and again
 // after it was re-made.
 type holder[M any] struct {

@@ -93,3 +93,17 @@ func (r *Request) Answer(status int, encode func(dst []byte) []byte) {
 
 // NoContent answers 204.
 func (r *Request) NoContent() { r.Ctx.SetStatusCode(fasthttp.StatusNoContent) }
+
+// Admit takes byte permits for a request of which only the body tells that it needs some (cluster 11.1), as a route with Admit does
+// before the body is read. They are given back with the answer. Only the goroutine of the handler may call it, once.
+func (r *Request) Admit() error {
+	bytes := int64(len(r.Body()))
+	switch r.server.admission.acquire(bytes) {
+	case admitRefused:
+		return Refuse(CodeOverloaded, textOverloaded)
+	case admitClosed:
+		return Refuse(CodeRetry, textStopping)
+	}
+	r.permits = bytes
+	return nil
+}

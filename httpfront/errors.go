@@ -42,10 +42,12 @@ const (
 	CodeForbidden             Code = "forbidden"
 	CodeRequestTimeout        Code = "request_timeout"
 
-	// The codes of timers (state 3.2). Most go with a reason.
+	// Those of timers (state 3.2).
 	CodeTimersBadRequest     Code = "timers_bad_request"
 	CodeTimerHorizonExceeded Code = "timer_horizon_exceeded"
 	CodeTimersDisabled       Code = "timers_disabled"
+	CodeTimersUnavailable    Code = "timers_unavailable"
+	CodeTimersError          Code = "timers_error"
 )
 
 // statusOf is the status of every code. A code that is missing here cannot be sent: Status panics, and a test looks.
@@ -72,20 +74,23 @@ var statusOf = map[Code]int{
 	CodeForwardFailed:         503,
 	CodeLeaving:               503,
 	CodeStorageFull:           507,
-	CodeTimersBadRequest:      400,
-	CodeTimerHorizonExceeded:  403,
-	CodeTimersDisabled:        503,
+
+	CodeTimersBadRequest:     400,
+	CodeTimerHorizonExceeded: 403,
+	CodeTimersDisabled:       503,
+	CodeTimersUnavailable:    503,
+	CodeTimersError:          500,
 }
 
 // Error is a refusal as a client sees it. Handlers make it with Refuse, or pass what others return to Request.Fail.
 type Error struct {
 	Code Code
+	// Reason is the finer code of the state surfaces; empty where the family of the route finds one (see family).
+	Reason string
 	// Status is set only for refusals without a code; for all others the code decides.
 	Status int
 	// Text is the human text.
 	Text string
-	// Reason is the finer code of a family of state routes; without one the family names it (state 1.3).
-	Reason string
 	// Leader, Invalid and Node are members of some envelopes; see wire.Envelope.
 	Leader  string
 	Invalid string
@@ -114,11 +119,6 @@ func (e *Error) HTTPStatus() int {
 // Refuse makes a refusal with a code.
 func Refuse(code Code, text string) *Error { return &Error{Code: code, Text: text} }
 
-// RefuseFor makes a refusal with a code and a finer reason (state 1.3).
-func RefuseFor(code Code, reason, text string) *Error {
-	return &Error{Code: code, Reason: reason, Text: text}
-}
-
 // RefuseStatus makes a refusal without a code, such as the 404 of a missing object.
 func RefuseStatus(status int, text string) *Error { return &Error{Status: status, Text: text} }
 
@@ -144,7 +144,7 @@ func classify(err error) (refusal *Error, internal bool) {
 		return refusal, false
 	}
 	if body, ok := errors.AsType[*wire.Error](err); ok {
-		return &Error{Code: Code(body.Code), Text: body.Text, Reason: body.Reason, Invalid: body.Invalid}, false
+		return &Error{Code: Code(body.Code), Reason: body.Reason, Text: body.Text, Invalid: body.Invalid}, false
 	}
 	if no, ok := errors.AsType[*command.Refusal](err); ok {
 		if _, known := statusOf[Code(no.Code)]; known {

@@ -1,42 +1,57 @@
 package httpfront
 
-import "queen/httpfront/wire"
+import (
+	"github.com/valyala/fasthttp"
 
-// family is how the routes of one kind of state name the refusals that any route may give (state 1.3, 3.2). Clients branch on
-// error, then on reason.
+	"queen/httpfront/wire"
+)
+
+// family is how the routes of a state surface spell the refusals that any route may give (state 1.3, 3.2). What a handler refuses
+// with a Reason is sent as it is.
 type family struct {
-	badRequest, unavailable, internal string
-	// timeout, retry and noLeader are reasons under unavailable.
-	timeout, retry, noLeader string
+	badRequest, unavailable, internal Code
+	// The reasons.
+	badBody, badMember, timeout, retry, noLeader string
 }
 
-// families are the shapes that are families.
-var families = map[Shape]family{
-	ShapeTimers: {
-		badRequest: "timers_bad_request", unavailable: "timers_unavailable", internal: "timers_error",
-		timeout: "timers_timeout", retry: "timers_retry", noLeader: "no_leader",
-	},
+var timersFamily = family{
+	badRequest: CodeTimersBadRequest, unavailable: CodeTimersUnavailable, internal: CodeTimersError,
+	badBody: wire.TimersBadBody, badMember: "timers_bad_request", timeout: "timers_timeout", retry: "timers_retry", noLeader: "no_leader",
 }
 
-// body makes the body of a refusal; false when it is not one of a family: those of tokens, and of bodies that are too large
-// to be read, are the same on every route.
-func (f family) body(e *Error) (body []byte, ok bool) {
-	kind, reason := string(e.Code), string(e.Code)
-	switch {
-	case e.Reason != "":
-		reason = e.Reason
-	case e.Code == CodeBadBody || e.Code == CodeBadRequest:
-		kind = f.badRequest
-	case e.Code == CodeTimeout || e.Code == CodeNoQuorum || e.Code == CodeOutcomeUnknown:
-		kind, reason = f.unavailable, f.timeout
-	case e.Code == CodeRetry:
-		kind, reason = f.unavailable, f.retry
-	case e.Code == CodeNoLeader:
-		kind, reason = f.unavailable, f.noLeader
-	case e.Code == CodeInternal:
-		kind, reason = f.internal, f.internal
-	case e.Code == CodeNone || e.Code == CodePayloadTooLarge || e.Code == CodeHeaderTooLarge:
-		return nil, false
+// families are those of the shapes that have one.
+var families = map[Shape]*family{ShapeTimers: &timersFamily}
+
+// spell returns the code and the reason of a refusal; ok is false for those that have the same body on every route.
+func (f *family) spell(e *Error) (code Code, reason string, ok bool) {
+	if e.Reason != "" {
+		return e.Code, e.Reason, true
 	}
-	return wire.AppendReasoned(nil, kind, reason, e.Text), true
+	switch e.Code {
+	case CodeBadBody:
+		return f.badRequest, f.badBody, true
+	case CodeBadRequest:
+		return f.badRequest, f.badMember, true
+	case CodeTimeout, CodeNoQuorum, CodeOutcomeUnknown:
+		return f.unavailable, f.timeout, true
+	case CodeRetry:
+		return f.unavailable, f.retry, true
+	case CodeNoLeader:
+		return f.unavailable, f.noLeader, true
+	case CodeInternal:
+		return f.internal, string(f.internal), true
+	case CodeOverloaded, CodeStorageFull, CodePayloadTooLarge, CodeNameTooLong, CodeEncryptionUnavailable, CodeTimersDisabled:
+		return e.Code, string(e.Code), true
+	default:
+		return "", "", false // of authentication, routing and transport
+	}
+}
+
+// write makes the answer of a refusal whose status and headers are set but for the body; false when it is not the family's.
+func (f *family) write(ctx *fasthttp.RequestCtx, e *Error) bool {
+	code, reason, ok := f.spell(e)
+	if ok {
+		writeJSON(ctx, e.HTTPStatus(), wire.AppendStateRefusal(nil, string(code), reason, e.Text))
+	}
+	return ok
 }

@@ -226,7 +226,7 @@ func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
 		client.linger = refusal.HTTPStatus() != fasthttp.StatusRequestTimeout
 	}
 	shape := ShapeEnvelope
-	if decided != nil {
+	if decided != nil && refusal.Code != CodePayloadTooLarge { // which has one body everywhere (state 1.3)
 		shape = decided.route.Refusal
 	}
 	refusal.write(ctx, shape)

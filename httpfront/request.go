@@ -29,10 +29,10 @@ type Request struct {
 	query  fasthttp.Args
 	parsed bool
 	raw    []byte // the query as sent
+	// permits are the bytes that Admit has got.
+	permits int64
 	// sending is what depends on the fate of the answer, nil when nothing does.
 	sending *sending
-	// admitted are the permits of Admit.
-	admitted int64
 }
 
 // Param returns a path parameter by its name in the pattern.
@@ -97,11 +97,8 @@ func (e *Error) write(ctx *fasthttp.RequestCtx, shape Shape) {
 	if e.Allow != "" {
 		ctx.Response.Header.Set("Allow", e.Allow)
 	}
-	if f, ok := families[shape]; ok {
-		if body, ok := f.body(e); ok {
-			writeJSON(ctx, status, body)
-			return
-		}
+	if family := families[shape]; family != nil && family.write(ctx, e) {
+		return
 	}
 	if status != fasthttp.StatusBadRequest {
 		shape = ShapeEnvelope

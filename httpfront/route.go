@@ -16,8 +16,8 @@ const (
 	LevelAdmin     Level = 8
 )
 
-// Shape is the form of a route's refusals with status 400; all other refusals have the envelope (messaging 2.7). A shape that is
-// a family is that of all refusals.
+// Shape is the form of a route's refusals with status 400; all other refusals have the envelope (messaging 2.7). The shapes of the
+// state surfaces are those of every status.
 type Shape uint8
 
 // The shapes of a 400.
@@ -30,7 +30,7 @@ const (
 	ShapeFetch
 	// ShapeSuccess is {"success":false,"error"}.
 	ShapeSuccess
-	// ShapeTimers is {"error","reason","detail"} with the codes of timers (state 3.2).
+	// ShapeTimers is that of the routes of timers for all of their refusals: {"error","reason","detail"} (state 1.3).
 	ShapeTimers
 )
 

@@ -278,7 +278,6 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		}
 		defer decided.free()
 	}
-	defer r.release()
 	defer s.finish(r)
 	if refusal := s.prepare(r, decided); refusal != nil {
 		shape := r.route.Refusal
@@ -299,6 +298,7 @@ func (s *Server) finish(r *Request) {
 		r.Ctx.Response.Reset()
 		Refuse(CodeInternal, textInternal).write(r.Ctx, r.route.Refusal)
 	}
+	s.admission.release(r.permits)
 	s.settleAnswer(r)
 	r.route.stats.observe(r.Ctx.Response.StatusCode(), time.Since(r.Arrived))
 }

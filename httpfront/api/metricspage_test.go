@@ -80,6 +80,9 @@ func exercise(n *testNode) {
 	n.ack("__QUEUE_MODE__", "dlq", n.pop("dead", "batch=1"))
 	n.call("POST", "/api/v1/configure", `{"queue":"dead","options":{"maxWaitTimeSeconds":1}}`)
 	n.call("POST", "/api/v1/configure", `{"queue":"secret","options":{"encryptionEnabled":true}}`)
+	n.call("POST", "/api/v1/timers", `{"operations":[
+		{"op":"schedule","queue":"later","timerKey":"soon","txn":"a","delayMs":20,"payload":"MQ=="},
+		{"op":"schedule","queue":"later","timerKey":"far","txn":"b","delayMs":3600000,"payload":"MQ=="}]}`)
 }
 
 func TestEveryExportedFamilyIsSpecified(t *testing.T) {

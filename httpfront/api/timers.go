@@ -61,10 +61,10 @@ func (a *API) admitTimers(r *httpfront.Request, ops []wire.TimerOp) error {
 		switch {
 		case op.Cancel:
 		case op.DelayMicros > limits.HorizonSeconds*1_000_000:
-			return httpfront.RefuseFor(httpfront.CodeTimerHorizonExceeded, reasonTimersHorizon,
+			return refuseFor(httpfront.CodeTimerHorizonExceeded, reasonTimersHorizon,
 				fmt.Sprintf("operations[%d].delayMs is beyond %d seconds", i, limits.HorizonSeconds))
 		case len(op.Payload) > limits.MaxPayloadBytes:
-			return httpfront.RefuseFor(httpfront.CodePayloadTooLarge, reasonTimersPayloadTooLarge,
+			return refuseFor(httpfront.CodePayloadTooLarge, reasonTimersPayloadTooLarge,
 				fmt.Sprintf("operations[%d].payload has more than %d bytes", i, limits.MaxPayloadBytes))
 		}
 	}
@@ -119,8 +119,13 @@ func (a *API) timersRefusal(r *httpfront.Request, err error) error {
 	return err
 }
 
+// refuseFor is a refusal with a finer reason (state 1.3).
+func refuseFor(code httpfront.Code, reason, text string) *httpfront.Error {
+	return &httpfront.Error{Code: code, Reason: reason, Text: text}
+}
+
 func timersCallTooLarge(text string) *httpfront.Error {
-	return httpfront.RefuseFor(httpfront.CodePayloadTooLarge, reasonTimersCallTooLarge, text)
+	return refuseFor(httpfront.CodePayloadTooLarge, reasonTimersCallTooLarge, text)
 }
 
 // planTimers makes a command of operations: names are checked, ids minted, payloads encrypted where the queue asks for it.

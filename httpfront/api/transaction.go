@@ -62,14 +62,21 @@ func (a *API) transaction(r *httpfront.Request) error {
 	if answer.Reason == "" {
 		a.stats.transacted(a.countTransaction(plan.call, result))
 	}
-	r.JSONOwned(transactionStatus(answer), wire.AppendTransaction(nil, answer))
+	r.JSONOwned(rolledBackStatus(answer.Reason), wire.AppendTransaction(nil, answer))
 	return nil
 }
 
 // failTransaction answers a refusal in the body of 8.4 where messaging 8.5 wants it so.
 func (a *API) failTransaction(r *httpfront.Request, answer *wire.TransactionAnswer, err error) error {
 	var refusal *httpfront.Error
+	var invalid *wire.Error
 	switch {
+	case errors.As(err, &invalid) && invalid.RollBack:
+		answer.Reason, answer.Error = string(invalid.Code), invalid.Text
+		r.JSONOwned(200, wire.AppendTransaction(nil, answer))
+	case errors.As(err, &invalid) && invalid.Reason != "":
+		answer.Reason, answer.Error = invalid.Reason, invalid.Text
+		r.JSONOwned(httpfront.Refuse(httpfront.Code(invalid.Code), "").HTTPStatus(), wire.AppendTransaction(nil, answer))
 	case errors.Is(err, actors.ErrTooLarge):
 		answer.Reason, answer.Error = "too_large", "the transaction exceeds one log entry"
 		r.JSONOwned(200, wire.AppendTransaction(nil, answer))
@@ -78,7 +85,7 @@ func (a *API) failTransaction(r *httpfront.Request, answer *wire.TransactionAnsw
 		r.Ctx.Response.Header.Set("Retry-After", "1")
 		r.JSONOwned(refusal.HTTPStatus(), wire.AppendTransaction(nil, answer))
 	default:
-		return failTimers(r, answer, err)
+		return err
 	}
 	return nil
 }

@@ -16,38 +16,38 @@ func (a *API) planTransactionTimers(r *httpfront.Request, body *wire.Transaction
 	}
 	ops, err := wire.DecodeTimerOps(body.Timers, "timers")
 	if err != nil {
-		return nil, err
+		return nil, ofTransaction(err)
 	}
 	if schedules(ops) {
 		if refusal := a.gate.Closed(); refusal != nil {
 			return nil, refusal
 		}
 	}
-	return a.planTimers(r, ops)
+	planned, err := a.planTimers(r, ops)
+	return planned, ofTransaction(err)
 }
 
-// failTimers answers the refusal of the timers of a transaction in the body of messaging 8.4; every other error is handed back.
-func failTimers(r *httpfront.Request, answer *wire.TransactionAnswer, err error) error {
+// ofTransaction gives the refusal of timers the code that it has in a transaction: a 400 with one of two reasons, or, where the
+// log has the last word, a rollback.
+func ofTransaction(err error) error {
 	refusal, ok := errors.AsType[*wire.Error](err)
-	if !ok || refusal.Code != wire.CodeTimersBadRequest {
+	if !ok {
 		return err
 	}
-	answer.Reason, answer.Error = string(wire.CodeBadRequest), refusal.Text
+	within := &wire.Error{Code: wire.CodeTimersBadRequest, Reason: string(wire.CodeBadRequest), Text: refusal.Text}
 	if refusal.Reason == wire.TimersServerOwnedField {
-		answer.Reason = refusal.Reason
+		within.Reason = refusal.Reason
 	}
-	status := 400
 	if refusal.RollBack {
-		status = 200
+		within = &wire.Error{Code: wire.CodeBadRequest, Text: refusal.Text, RollBack: true}
 	}
-	r.JSONOwned(status, wire.AppendTransaction(nil, answer))
-	return nil
+	return within
 }
 
-// transactionStatus is the status of an answer in the body of messaging 8.4: 200, and 403 where something must change before
-// the bundle works (messaging 8.5). It is not a 503, so that nobody sends it again in a loop.
-func transactionStatus(answer *wire.TransactionAnswer) int {
-	if answer.Reason == string(httpfront.CodeTimersDisabled) {
+// rolledBackStatus is the status of a transaction that rolled back: 200, and 403 where something must change before the bundle
+// works (messaging 8.5). It is not a 503, so that nobody sends it again in a loop. A reached quota of timers belongs here too.
+func rolledBackStatus(reason string) int {
+	if reason == string(httpfront.CodeTimersDisabled) {
 		return 403
 	}
 	return 200

@@ -215,13 +215,6 @@ func AppendEnvelope(dst []byte, e *Envelope) []byte {
 	return append(dst, '}')
 }
 
-// AppendReasoned appends the body of a refusal of KV, locks and timers (state 1.3).
-func AppendReasoned(dst []byte, code, reason, detail string) []byte {
-	dst = appendText(dst, '{', "error", code)
-	dst = appendText(dst, ',', "reason", reason)
-	return append(appendText(dst, ',', "detail", detail), '}')
-}
-
 // AppendPopRefusal appends the body of a refused pop (messaging 2.7).
 func AppendPopRefusal(dst []byte, text string) []byte {
 	dst = append(dst, `{"success":false`...)

@@ -22,10 +22,10 @@ type Error struct {
 	Text string
 	// Invalid names the refused option of a configure; empty otherwise (messaging 9.1).
 	Invalid string
+	// Reason is the finer code of the state surfaces (state 1.3); empty elsewhere.
+	Reason string
 	// RollBack says that the answer is a 200 with success:false and Code as its reason, not an envelope (messaging 8.4).
 	RollBack bool
-	// Reason is the finer code of a timer operation that is refused; Code is timers_bad_request then (state 3.2).
-	Reason string
 }
 
 // Error returns the text of the answer.

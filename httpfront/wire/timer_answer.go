@@ -59,3 +59,10 @@ func AppendInstant(dst []byte, micros int64) []byte {
 	}
 	return time.UnixMicro(micros).UTC().AppendFormat(dst, "2006-01-02T15:04:05.000000Z")
 }
+
+// AppendStateRefusal appends the body of a refusal of the state surfaces (state 1.3).
+func AppendStateRefusal(dst []byte, code, reason, detail string) []byte {
+	dst = appendText(dst, '{', "error", code)
+	dst = appendText(dst, ',', "reason", reason)
+	return append(appendText(dst, ',', "detail", detail), '}')
+}

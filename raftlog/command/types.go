@@ -359,10 +359,14 @@ type Sweep struct {
 	MaxKeys uint32
 }
 
+// NoPartition is no partition's id: they begin with 1.
+const NoPartition uint64 = 0
+
 // MoveChunks copies the still referenced chunks of an old bucket, in one partition, into the open bucket, so that the
 // old one can be dropped (architecture 7). Proposed by the leader in small steps.
 type MoveChunks struct {
-	Bucket    uint32
+	Bucket uint32
+	// Partition is NoPartition for the chunks that rows of other kinds refer to: payloads of timers.
 	Partition uint64
 	MaxBytes  uint32
 }
