@@ -87,7 +87,7 @@ func routeTable() []route {
 	}
 }
 
-// operatorRoutes are those of cluster.md 4.1 and 7.3 that this build has; 2.3 counts them among the known paths.
+// operatorRoutes are those of cluster.md 4.1 and 7.3 and of state.md 1.1 that this build has; 2.3 counts them among the known paths.
 func operatorRoutes() []route {
 	return []route{
 		{"GET", "/api/v1/raft/status", levelReadOnly},
@@ -101,6 +101,12 @@ func operatorRoutes() []route {
 		{"DELETE", "/api/v1/system/raft/membership/members/7", levelAdmin},
 		{"POST", "/api/v1/system/raft/transfer", levelAdmin},
 		{"GET", "/api/v1/system/raft/state-hash", levelAdmin},
+		{"POST", "/api/v1/timers", levelWriteOnly},
+		{"GET", "/api/v1/timers/q", levelReadOnly},
+		{"GET", "/api/v1/timers/q/k", levelReadOnly},
+		{"DELETE", "/api/v1/timers/q/k", levelReadWrite},
+		{"GET", "/api/v1/system/kv-timers", levelAdmin},
+		{"POST", "/api/v1/system/kv-timers", levelAdmin},
 	}
 }
 
@@ -138,7 +144,7 @@ func TestRoutesOfWhatIsNotBuiltAreUnknown_3(t *testing.T) {
 	t.Parallel()
 	for _, request := range []harness.Request{
 		{Method: "POST", Path: "/api/v1/resources/quota"}, {Method: "DELETE", Path: "/api/v1/resources/tenant"},
-		{Method: "POST", Path: "/api/v1/kv"}, {Method: "GET", Path: "/api/v1/kv/ns/key"}, {Method: "POST", Path: "/api/v1/timers"},
+		{Method: "POST", Path: "/api/v1/kv"}, {Method: "GET", Path: "/api/v1/kv/ns/key"},
 		{Method: "POST", Path: "/api/v1/locks"}, {Method: "POST", Path: "/api/v1/ephemeral/push"}, {Method: "POST", Path: "/streams/v1/queries"},
 		{Method: "POST", Path: "/streams/v1/cycle"}, {Method: "GET", Path: "/api/v1/system/backup"},
 	} {

@@ -88,12 +88,11 @@ func TestTransactionRefusesWrongRequests(t *testing.T) {
 	needVerdicts(t, batch.ack(completed(0)), released)
 }
 
-// TestTransactionServesNeitherKVNorTimersYet: a bundle with either is refused whole.
-func TestTransactionServesNeitherKVNorTimersYet(t *testing.T) {
+// TestTransactionServesNoKVYet: a bundle with it is refused whole.
+func TestTransactionServesNoKVYet(t *testing.T) {
 	t.Parallel()
 	members := map[string]any{
-		"kv":     []any{map[string]any{"op": "put", "key": "k", "value": 1}},
-		"timers": []any{map[string]any{"op": "cancel", "queue": "q", "timerKey": "k"}},
+		"kv": []any{map[string]any{"op": "put", "key": "k", "value": 1}},
 	}
 	for name, member := range members {
 		t.Run(name, func(t *testing.T) {
