@@ -6,6 +6,7 @@ import (
 
 	"queen/actors"
 	"queen/actors/inflate"
+	"queen/actors/query"
 	"queen/httpfront"
 	"queen/httpfront/wire"
 	"queen/raftlog/command"
@@ -71,14 +72,28 @@ func (a *API) admitTimers(r *httpfront.Request, ops []wire.TimerOp) error {
 	if !schedules(ops) {
 		return nil
 	}
-	if a.broker().SwitchedOff().Has(command.SwitchTimersSchedule) {
-		r.Ctx.Response.Header.Set(timersHint, timersHintValue)
-		return httpfront.Refuse(httpfront.CodeTimersDisabled, "the scheduling of timers is turned off; cancels work")
+	if err := a.schedulingOff(r); err != nil {
+		return a.timersRefusal(r, err)
 	}
 	if refusal := a.gate.Closed(); refusal != nil {
 		return refusal
 	}
 	return r.Admit()
+}
+
+// schedulingOff refuses a schedule while the operator has turned scheduling off: the log would refuse it, and a pause should write
+// no entries. This node may not have heard yet that it is on again, so it asks before it says no.
+func (a *API) schedulingOff(r *httpfront.Request) error {
+	if !a.broker().SwitchedOff().Has(command.SwitchTimersSchedule) {
+		return nil
+	}
+	return a.reading(r, func(q *query.Reads) error {
+		off, err := q.SwitchedOff()
+		if err == nil && off.Has(command.SwitchTimersSchedule) {
+			err = httpfront.Refuse(httpfront.CodeTimersDisabled, "the scheduling of timers is turned off; cancels work")
+		}
+		return err
+	})
 }
 
 func schedules(ops []wire.TimerOp) bool {
@@ -107,13 +122,18 @@ func (a *API) executeTimers(r *httpfront.Request, ops []wire.TimerOp) ([]wire.Ti
 	return timerResults(planned, applied.(*command.TimersResult).Ops), nil
 }
 
-// timersRefusal gives a refusal of the log the form that it has here.
+// timersRefusal gives a refusal of the log the form that it has here, and adds the hint to that of a pause.
 func (a *API) timersRefusal(r *httpfront.Request, err error) error {
-	refusal, refused := errors.AsType[*command.Refusal](err)
-	if refused && refusal.Code == string(httpfront.CodeTimersDisabled) {
-		r.Ctx.Response.Header.Set(timersHint, timersHintValue)
+	code := httpfront.CodeNone
+	if refusal, ok := errors.AsType[*command.Refusal](err); ok {
+		code = httpfront.Code(refusal.Code)
+	} else if refusal, ok := errors.AsType[*httpfront.Error](err); ok {
+		code = refusal.Code
 	}
-	if errors.Is(err, actors.ErrTooLarge) || refused && refusal.Code == string(httpfront.CodePayloadTooLarge) {
+	switch {
+	case code == httpfront.CodeTimersDisabled:
+		r.Ctx.Response.Header.Set(timersHint, timersHintValue)
+	case code == httpfront.CodePayloadTooLarge || errors.Is(err, actors.ErrTooLarge):
 		return timersCallTooLarge("the call exceeds one log entry")
 	}
 	return err
@@ -131,6 +151,9 @@ func timersCallTooLarge(text string) *httpfront.Error {
 // planTimers makes a command of operations: names are checked, ids minted, payloads encrypted where the queue asks for it.
 func (a *API) planTimers(r *httpfront.Request, ops []wire.TimerOp) ([]command.TimerOp, error) {
 	p := timersPlan{api: a, request: r, inflatable: a.config.Timers.InflatedBytes, encrypts: map[string]bool{}}
+	for i := range ops {
+		p.inflatable -= len(ops[i].Payload)
+	}
 	planned := make([]command.TimerOp, len(ops))
 	for i := range ops {
 		if err := checkTimerNames(ops[i].Queue, ops[i].Key, ops[i].Partition); err != nil {
@@ -158,8 +181,9 @@ func checkTimerNames(queue, key, partition string) error {
 type timersPlan struct {
 	api     *API
 	request *httpfront.Request
-	// inflatable is how many bytes may still be decompressed: the memory of a call is bounded, whatever its payloads claim.
-	inflatable int
+	// inflatable is how many bytes may still be decompressed, inflated how many were: what a call takes in memory and in its entry
+	// is bounded, whatever its payloads claim.
+	inflatable, inflated int
 	// encrypts remembers what has been asked of queues.
 	encrypts map[string]bool
 }
@@ -217,11 +241,11 @@ func (p *timersPlan) seal(planned *command.TimerOp) error {
 var errNoMoreInflating = errors.New("the payloads of the call expand too far together")
 
 func (p *timersPlan) inflate(payload []byte) ([]byte, error) {
-	plain, err := inflate.JSON(payload, p.inflatable)
-	if errors.Is(err, inflate.ErrTooLarge) && p.inflatable < p.api.config.Timers.InflatedBytes {
+	plain, err := inflate.JSON(payload, p.inflatable-p.inflated)
+	if errors.Is(err, inflate.ErrTooLarge) && p.inflated > 0 {
 		return nil, errNoMoreInflating
 	}
-	p.inflatable -= len(plain)
+	p.inflated += len(plain)
 	return plain, err
 }
 

@@ -66,7 +66,7 @@ func answers() map[string][]byte {
 			{Status: command.TimerAbsent, Queue: "q", Key: "k", Txid: "t", HasTxid: true},
 			{Status: command.TimerAbsent, Queue: "q", Key: "k"},
 		}),
-		"state_refusal": AppendStateRefusal(nil, "timers_bad_request", "timers_bad_op", "why \"not\""),
+		"state_refusal":           AppendStateRefusal(nil, "timers_bad_request", "timers_bad_op", "why \"not\""),
 		"transaction_rolled_back": AppendTransaction(nil, &TransactionAnswer{ID: id, Reason: "duplicate", Error: "QDUP x"}),
 		"envelope":                AppendEnvelope(nil, &Envelope{Error: "no", Code: "retry", Leader: "b:1", Invalid: "x", Node: 3}),
 		"envelope_without_code":   AppendEnvelope(nil, &Envelope{Error: "Queue not found"}),

@@ -3,7 +3,6 @@ package wire
 import (
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -164,7 +163,7 @@ func FuzzDecodeTimers(f *testing.F) {
 		for i := range ops {
 			op := &ops[i]
 			if len(ops) > 4 || op.Queue == "" || op.Key == "" || !op.Cancel && (op.Txid == "" || op.Partition == "" || !op.Zstd && !validJSON(op.Payload)) {
-				t.Fatal(fmt.Sprintf("%+v", op))
+				t.Fatalf("%+v", op)
 			}
 		}
 	})

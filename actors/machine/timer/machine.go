@@ -30,9 +30,11 @@ const (
 	RowBytes = 3_072
 )
 
-// OpBytes is what an operation of a call writes to the main database at most.
+// OpBytes is what an operation of a call writes to the main database at most. Queue and key stand in the key of the row, in its
+// place, and twice in buckets.
 func OpBytes(op *command.TimerOp) int {
-	n := RowBytes + len(op.Partition) + len(op.Txid) + len(op.ProducerSub)
+	const fixed = 512
+	n := fixed + 4*(len(op.Queue)+len(op.Key)) + len(op.Partition) + len(op.Txid) + len(op.ProducerSub)
 	if len(op.Payload) <= inlineBytes {
 		n += len(op.Payload)
 	}

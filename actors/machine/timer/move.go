@@ -3,6 +3,7 @@ package timer
 import (
 	"fmt"
 
+	"queen/actors/machine/moving"
 	"queen/store"
 	"queen/store/layout"
 )
@@ -14,69 +15,45 @@ type MoveWriter interface {
 	Bucket() uint32
 }
 
-const (
-	// moveTimers bounds the timers of one step.
-	moveTimers = 256
-	// moveKeys are what moving a payload writes: the row, and its place in the bucket before and after.
-	moveKeys = 3
-)
+// moveKeys are what moving a payload writes: the row, and its place in the bucket before and after.
+const moveKeys = 3
 
 // MoveInput is one step of emptying a bucket.
-type MoveInput struct {
-	Bucket uint32
-	// MaxBytes is how many bytes of payloads the step copies at most; one payload always goes, when it fits.
-	MaxBytes uint64
-	// Fits tells whether the entry has room for so much.
-	Fits func(keys, bytes, chunkBytes int) bool
-}
+type MoveInput = moving.Input
 
-// MoveChunks copies the payloads that lie in a bucket into the block of the current entry, so that the bucket can be dropped
-// (architecture 7). The timers stay what they are, for whoever has planned to fire them too. The bucket must not be the one that
-// receives chunks; then nothing happens. more tells that the bucket holds more payloads.
+// MoveChunks copies the payloads that lie in a bucket into the block of the current entry, so that the bucket can be dropped. The
+// timers stay what they are, for whoever has planned to fire them too. The bucket must not be the one that receives chunks; then
+// nothing happens. more tells that the bucket holds more payloads.
 func MoveChunks(r Reader, w MoveWriter, in MoveInput) (bytes uint64, more bool, err error) {
 	if in.Bucket >= w.Bucket() {
 		return 0, false, nil
 	}
-	keys, more, err := keptIn(r, in.Bucket)
-	for i, key := range keys {
-		row, err := keptRow(r, key, in.Bucket)
-		if err != nil {
-			return 0, false, err
-		}
-		size := row.PayloadBytes()
-		if i > 0 && bytes+uint64(size) > in.MaxBytes || !in.Fits(moveKeys, row.bytes(), size) {
-			return bytes, true, nil
-		}
-		payload, err := row.Payload(r)
-		if err != nil {
-			return 0, false, err
-		}
-		row.release(w)
-		row.keep(w, payload)
-		w.Put(key, appendRow(nil, row))
-		bytes += uint64(size)
-	}
-	return bytes, more, err
-}
-
-// keptIn lists the first timers whose payloads lie in a bucket, by their keys.
-func keptIn(r Reader, bucket uint32) (keys [][]byte, more bool, err error) {
-	scanned := r.Scan(layout.TimerChunksIn(bucket), nil, func(key, _ []byte) bool {
-		if more = len(keys) == moveTimers; more {
-			return false
-		}
+	index := moving.Index{Prefix: layout.TimerChunksIn(in.Bucket), Row: func(key []byte) ([]byte, error) {
 		row, ok := layout.TimerOfChunk(key)
 		if !ok {
-			err = fmt.Errorf("read chunk %x of a bucket: %w", key, ErrBadRow)
-			return false
+			return nil, fmt.Errorf("read chunk %x of a bucket: %w", key, ErrBadRow)
 		}
-		keys = append(keys, row)
-		return true
+		return row, nil
+	}}
+	return moving.Step(r, index, in, func(key []byte) (moving.Chunk, error) {
+		row, err := keptRow(r, key, in.Bucket)
+		if err != nil {
+			return moving.Chunk{}, err
+		}
+		return moving.Chunk{Bytes: row.PayloadBytes(), Keys: moveKeys, RowBytes: row.bytes(), Move: func() error { return row.move(r, w) }}, nil
 	})
-	if err == nil && scanned != nil {
-		err = fmt.Errorf("list timers in bucket %d: %w", bucket, scanned)
+}
+
+// move copies the payload.
+func (row *Row) move(r Reader, w Writer) error {
+	payload, err := row.Payload(r)
+	if err != nil {
+		return err
 	}
-	return keys, more, err
+	row.release(w)
+	row.keep(w, payload)
+	w.Put(row.key(), appendRow(nil, row))
+	return nil
 }
 
 // keptRow reads a timer whose payload lies in a bucket.
@@ -96,12 +73,8 @@ func keptRow(r Reader, key []byte, bucket uint32) (*Row, error) {
 }
 
 // HoldsChunksIn tells whether a payload lies in a bucket, for the leader that looks for what keeps an old one.
-func HoldsChunksIn(r Reader, bucket uint32) (holds bool, err error) {
-	err = r.Scan(layout.TimerChunksIn(bucket), nil, func(_, _ []byte) bool {
-		holds = true
-		return false
-	})
-	return holds, err
+func HoldsChunksIn(r Reader, bucket uint32) (bool, error) {
+	return moving.Holds(r, layout.TimerChunksIn(bucket))
 }
 
 var _ MoveWriter = (*store.Batch)(nil)

@@ -140,6 +140,9 @@ func TestPutOffTimerIsMoved(t *testing.T) {
 	}
 }
 
+// moveTimers is how many timers a step moves.
+const moveTimers = 256
+
 func TestAStepOfMovingIsBounded(t *testing.T) {
 	m := rowtest.NewMemory()
 	r := newRig(t, m)
