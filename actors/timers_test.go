@@ -482,3 +482,45 @@ func TestTimersWriteNoMoreThanTheirEstimates(t *testing.T) {
 		t.Errorf("%d timers in %d fires", len(ops), n)
 	}
 }
+
+// Whoever leads fires what is due; what an earlier leader has planned and the next one plans again fires once (I9), and all nodes
+// agree (I1).
+func TestTimersFireOnceWhileLeadersCome(t *testing.T) {
+	c := newCluster(t, 3, firing(func(c *TimersConfig) { c.Batch = 10 }))
+	c.leading().configure("q", seconds(command.OptionDedupWindowSeconds, 0)) // or it would hide what fires twice
+	const many = 300
+	for at := 0; at < many; at += 20 {
+		var ops []command.TimerOp
+		for i := at; i < at+20; i++ {
+			ops = append(ops, scheduled("q", fmt.Sprintf("%03d", i), time.Duration(20+i)*time.Millisecond))
+		}
+		c.members[at/20%3].callTimers(ops...)
+	}
+	for turn := 1; c.leading().timersPending() > 0; turn++ {
+		if turn%4 == 0 {
+			c.crash()
+		}
+		c.elect(turn % 3)
+		time.Sleep(10 * time.Millisecond) // the time in which a leader fires
+	}
+	for _, m := range c.members {
+		eventually(t, "the same state", func() bool { return m.timersPending() == 0 && len(m.stored("q", "p")) == many })
+		seen := map[string]bool{}
+		for _, message := range m.stored("q", "p") {
+			seen[string(message.Txid)] = true
+		}
+		if len(seen) != many {
+			t.Errorf("member %d has %d of %d messages", m.place, len(seen), many)
+		}
+	}
+	eventually(t, "level members", func() bool {
+		index, hash, err := c.members[0].StateHash()
+		for _, m := range c.members[1:] {
+			i, h, e := m.StateHash()
+			if err != nil || e != nil || i != index || h != hash {
+				return false
+			}
+		}
+		return true
+	})
+}
