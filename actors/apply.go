@@ -45,6 +45,7 @@ type apply struct {
 	deadLetters *Handle
 	traces      *Handle
 	kv          *Handle
+	timers      *Handle
 	// refusedKV is the row whose writes are apply failures, for tests; none usually.
 	refusedKV kvPlace
 	// outcomes is the request-id window (I9); nil until it has been loaded again after an entry that was abandoned.
@@ -52,6 +53,8 @@ type apply struct {
 
 	// membership is what the broker shows of the members table and the plan.
 	membership *membershipBoard
+	// switches is what the broker shows of the operator's switches.
+	switches *switchBoard
 
 	holds cursor.Holds
 	// lastStamp is the greatest stamp of the entries before the one in execution.
@@ -304,6 +307,12 @@ func (a *apply) execute(c command.Command) (command.Result, error) {
 		return a.runLock(&c)
 	case command.Membership:
 		return a.changeMembership(&c)
+	case command.Timers:
+		return a.runTimers(&c)
+	case command.TimerFire:
+		return a.fireTimers(&c)
+	case command.Switches:
+		return a.changeSwitches(&c)
 	default:
 		return nil, fmt.Errorf("execute %T: no such command", c)
 	}

@@ -4,11 +4,16 @@ import (
 	"fmt"
 
 	"queen/actors/machine/kv"
+	"queen/actors/machine/moving"
+	"queen/actors/machine/switches"
 	"queen/raftlog/command"
 )
 
 // runKV executes a call of the KV store that writes (state 2).
 func (a *apply) runKV(c *command.KV) (result command.Result, err error) {
+	if refusal, err := a.kvPaused(); refusal != nil || err != nil {
+		return refusal, err
+	}
 	if err := a.refuseForTest(c.Ops); err != nil {
 		return nil, err
 	}
@@ -21,11 +26,19 @@ func (a *apply) runKV(c *command.KV) (result command.Result, err error) {
 
 // runLock executes a lock call that writes (state 4).
 func (a *apply) runLock(c *command.Lock) (result command.Result, err error) {
+	if refusal, err := a.kvPaused(); refusal != nil || err != nil {
+		return refusal, err
+	}
 	err = a.inKV(func() (err error) {
 		result, err = kv.ExecuteLock(a.batch, a.batch, c, a.kvMoment(c.Tenant))
 		return err
 	})
 	return result, err
+}
+
+// kvPaused is the refusal of calls while an operator has turned KV off; sweeps and moves go on (state 11.1, 11.4).
+func (a *apply) kvPaused() (*command.Refusal, error) {
+	return switches.Refuse(a.batch, command.SwitchKV)
 }
 
 // kvMoment is what a call of a tenant is executed under. Quotas (state 11.3) are read here once there are any.
@@ -45,16 +58,13 @@ func (a *apply) sweepKV(c *command.KVSweep) (command.Result, error) {
 	return result, err
 }
 
-// moveRowChunks empties a bucket of the chunks that are no messages: values of the KV store.
-func (a *apply) moveRowChunks(c *command.MoveChunks) (command.Result, error) {
-	result := &command.MoveChunksResult{}
-	err := a.inKV(func() (err error) {
-		result.Bytes, result.More, err = kv.MoveChunks(a.batch, a.batch, kv.MoveInput{
-			Bucket: c.Bucket, MaxBytes: uint64(c.MaxBytes), Fits: a.fits,
-		})
+// moveValues empties a bucket of values of the KV store.
+func (a *apply) moveValues(in moving.Input) (bytes uint64, more bool, err error) {
+	err = a.inKV(func() (err error) {
+		bytes, more, err = kv.MoveChunks(a.batch, a.batch, in)
 		return err
 	})
-	return result, err
+	return bytes, more, err
 }
 
 // inKV runs a step of the KV actor.

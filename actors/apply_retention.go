@@ -3,6 +3,7 @@ package actors
 import (
 	"queen/actors/machine/catalog"
 	"queen/actors/machine/cursor"
+	"queen/actors/machine/moving"
 	"queen/actors/machine/partition"
 	"queen/raftlog/command"
 )
@@ -174,4 +175,21 @@ func (a *apply) moveChunks(c *command.MoveChunks) (command.Result, error) {
 		return err
 	})
 	return result, err
+}
+
+// moveRowChunks empties an old bucket of what rows outside of partitions refer to, of one kind at a time: after the last chunk of one it
+// says that there is more, which the next step finds out.
+func (a *apply) moveRowChunks(c *command.MoveChunks) (command.Result, error) {
+	in := moving.Input{Bucket: c.Bucket, MaxBytes: uint64(c.MaxBytes), Fits: a.fits}
+	kinds := []func(moving.Input) (uint64, bool, error){a.moveValues, a.movePayloads}
+	for i, move := range kinds {
+		bytes, more, err := move(in)
+		if err != nil {
+			return nil, err
+		}
+		if bytes > 0 || more {
+			return &command.MoveChunksResult{Bytes: bytes, More: more || i+1 < len(kinds)}, nil
+		}
+	}
+	return &command.MoveChunksResult{}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"queen/actors/machine/cursor"
 	"queen/actors/machine/kv"
 	"queen/actors/machine/partition"
+	"queen/actors/machine/timer"
 	"queen/raftlog/command"
 	"queen/store/layout"
 )
@@ -30,6 +31,8 @@ type plan struct {
 	kv *kv.Plan
 	// rows are the states that earlier acks of this transaction leave behind.
 	rows map[rowKey]*cursor.State
+	// timers is the plan of the timers; nil when there are none.
+	timers *timer.Plan
 }
 
 type rowKey struct {
@@ -57,7 +60,8 @@ type plannedPosition struct {
 // transaction validates everything without changing anything, then changes everything (messaging 8.6, I6).
 func (a *apply) transaction(c *command.Transaction) (command.Result, error) {
 	pl := &plan{Transaction: c, rows: map[rowKey]*cursor.State{}}
-	for _, guard := range []func(*plan) (*command.TransactionResult, error){a.planAcks, a.planPushes, a.planPositions, a.planKV} {
+	guards := []func(*plan) (*command.TransactionResult, error){a.planAcks, a.planPushes, a.planPositions, a.planKV, a.planTimers}
+	for _, guard := range guards {
 		if refusal, err := guard(pl); refusal != nil || err != nil {
 			return refusal, err
 		}
@@ -79,7 +83,20 @@ func (a *apply) transaction(c *command.Transaction) (command.Result, error) {
 			return nil, err
 		}
 	}
-	return result, a.commitKV(pl, result)
+	if err := a.commitKV(pl, result); err != nil {
+		return nil, err
+	}
+	var err error
+	result.Timers, err = a.commitTimers(pl)
+	return result, err
+}
+
+// rolledBack is the refusal of a rider as the outcome of its transaction; nil for none.
+func rolledBack(refusal *command.Refusal) *command.TransactionResult {
+	if refusal == nil {
+		return nil
+	}
+	return &command.TransactionResult{Reason: refusal.Code, Text: refusal.Text + "; the transaction rolled back"}
 }
 
 func rejected(text string) *command.TransactionResult {
@@ -264,10 +281,7 @@ func (a *apply) commitPosition(planned *plannedPosition) error {
 		return err
 	}
 	p := at.partition
-	if at.created {
-		a.appended(planned.queue, appendedPartition{id: p.ID, name: p.Name, created: true})
-		a.batch.Put(layout.Head(planned.queue.ID, p.ID), new(partition.Head).AppendTo(nil))
-	}
+	a.announceCreated(&at)
 	group, err := a.positionGroup(planned)
 	if err != nil {
 		return err

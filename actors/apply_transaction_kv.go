@@ -8,13 +8,13 @@ import (
 // reasonKVPrecondition is the reason of a transaction that an operation with required has cancelled (state 2.12).
 const reasonKVPrecondition = "kv_precondition"
 
-// ReasonKVQuota is the reason of one that would exceed the quota of its tenant.
-const ReasonKVQuota = kv.CodeQuota
-
 // planKV judges the operations on rows (guard 4). A refusal has its own code for a reason.
 func (a *apply) planKV(pl *plan) (refused *command.TransactionResult, err error) {
 	if len(pl.KV) == 0 {
 		return nil, nil
+	}
+	if refusal, err := a.kvPaused(); refusal != nil || err != nil {
+		return rolledBack(refusal), err
 	}
 	if err := a.refuseForTest(pl.KV); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (a *apply) planKV(pl *plan) (refused *command.TransactionResult, err error)
 		return nil, err
 	}
 	if refusal := pl.kv.Refusal(); refusal != nil {
-		return &command.TransactionResult{Reason: refusal.Code, Text: refusal.Text + "; the transaction rolled back"}, nil
+		return rolledBack(refusal), nil
 	}
 	if lost := pl.kv.Lost(); lost != nil {
 		return &command.TransactionResult{

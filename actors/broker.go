@@ -15,6 +15,8 @@ import (
 	"queen/actors/machine/cursor"
 	"queen/actors/machine/membership"
 	window "queen/actors/machine/outcome"
+	"queen/actors/machine/switches"
+	"queen/actors/machine/timer"
 	"queen/actors/machine/trace"
 	"queen/raftlog/command"
 	"queen/store"
@@ -105,6 +107,8 @@ type Config struct {
 	TraceRetention time.Duration
 	// KV paces the sweeps of rows that have expired.
 	KV KVConfig
+	// Timers is how this node fires timers while it leads.
+	Timers TimersConfig
 	// NoQuorumFail is QUEEN_RAFT_NO_QUORUM_FAIL_MS: how long after the newest quorum acknowledgement a write or a read gives
 	// up; 0 waits for the deadline. QuorumAge is the time since that acknowledgement; needed with the former.
 	NoQuorumFail time.Duration
@@ -134,6 +138,8 @@ type Broker struct {
 	standing atomic.Int64
 	// membership is the members table and the plan as applied here.
 	membership membershipBoard
+	// switches is what the operator has turned off, as applied here.
+	switches switchBoard
 
 	log     Log
 	started atomic.Bool // log may be used
@@ -166,7 +172,7 @@ func NewBroker(c Config) (*Broker, error) {
 		store: c.Store, system: b.system, directory: b.directory, pending: b.pending, log: c.Log,
 		leases: map[uint64]*Handle{}, groups: b.groups, arrivals: &b.arrivals, rescan: b.rescan, observer: c.Observer,
 		partitions: newPartitions(b.system, partitionsActive), settled: b.settled, served: b.served, membership: &b.membership,
-		refusedKV: c.KV.refused(),
+		switches: &b.switches, refusedKV: c.KV.refused(),
 	}
 	b.machine.catalog = b.system.Spawn(KindCatalog, func() Behavior {
 		return &holder[*catalog.Machine]{load: func(r store.Reader) (*catalog.Machine, error) { return catalog.Load(r) }}
@@ -179,6 +185,9 @@ func NewBroker(c Config) (*Broker, error) {
 	})
 	b.machine.kv = b.system.Spawn(KindKV, func() Behavior {
 		return &holder[struct{}]{load: func(store.Reader) (struct{}, error) { return struct{}{}, nil }}
+	})
+	b.machine.timers = b.system.Spawn(KindTimers, func() Behavior {
+		return &holder[*timer.Machine]{load: func(r store.Reader) (*timer.Machine, error) { return timer.Load(r) }}
 	})
 	b.apply = b.system.Spawn(KindApply, func() Behavior { return b.machine })
 	return b, b.load()
@@ -210,6 +219,11 @@ func (b *Broker) load() error {
 		return err
 	}
 	b.membership.publish(state)
+	off, err := switches.Off(view)
+	if err != nil {
+		return err
+	}
+	b.switches.publish(off)
 	if b.machine.outcomes, err = window.Load(view); err != nil {
 		return fmt.Errorf("load outcomes: %w", err)
 	}
@@ -260,6 +274,7 @@ func (b *Broker) Stop() {
 	b.machine.deadLetters.Stop()
 	b.machine.traces.Stop()
 	b.machine.kv.Stop()
+	b.machine.timers.Stop()
 	b.apply.Stop()
 	b.system.Stop()
 }

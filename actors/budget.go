@@ -5,6 +5,7 @@ import (
 	"queen/actors/machine/kv"
 	"queen/actors/machine/membership"
 	window "queen/actors/machine/outcome"
+	"queen/actors/machine/timer"
 	"queen/actors/machine/trace"
 	"queen/raftlog/command"
 	"queen/store"
@@ -79,8 +80,9 @@ func weigh(c command.Command) (keys, bytes int) {
 		for i := range c.Positions {
 			keys, bytes = keys+positionKeys, bytes+groupBytes+2*len(c.Positions[i].Metadata)
 		}
-		k, b := kv.Weigh(c.KV)
-		keys, bytes = keys+k, bytes+b
+		rowKeys, rowBytes := kv.Weigh(c.KV)
+		timerKeys, timerBytes := weighTimers(c.Timers)
+		keys, bytes = keys+rowKeys+timerKeys, bytes+rowBytes+timerBytes
 	case *command.Configure:
 		for i := range c.Changes {
 			bytes += 6 * len(c.Changes[i].Text) // as escaped JSON
@@ -112,6 +114,10 @@ func weigh(c command.Command) (keys, bytes int) {
 		keys, bytes = kv.WeighLock(c.Ops)
 	case *command.KVSweep:
 		keys, bytes = kv.WeighSweep(int(c.MaxRows))
+	case *command.Timers:
+		keys, bytes = weighTimers(c.Ops)
+	case *command.TimerFire:
+		keys, bytes = fireKeys*len(c.Timers), fireBytes*len(c.Timers)
 	case *command.TraceSweep:
 		keys, bytes = int(c.MaxKeys), 2*int(c.MaxKeys)*rowBytes
 	default:
@@ -162,6 +168,30 @@ func weighTrace(c *command.Trace) (keys, bytes int) {
 	for _, name := range c.Names {
 		keys += trace.NameKeys
 		bytes += trace.NameBytes + 2*len(name)
+	}
+	return keys, bytes
+}
+
+const (
+	// fireKeys and fireBytes are what firing a planned timer writes: its rows go, and its message may be the first in a partition
+	// whose name stands in the row of the timer and is bounded.
+	fireKeys  = timer.Keys + groupKeys
+	fireBytes = timer.RowBytes + groupBytes + 3*maxNameBytes + hashBytes
+	// maxNameBytes is the longest name of a partition (messaging 2.11).
+	maxNameBytes = 411
+	// fireOverheadBytes is what a fired message takes in its chunk beside payload and transaction id, which it may have at its
+	// longest.
+	fireOverheadBytes = messageOverheadBytes + chunkOverheadBytes
+)
+
+// weighTimers estimates operations on timers. One that is due at once is pushed in the same entry.
+func weighTimers(ops []command.TimerOp) (keys, bytes int) {
+	for i := range ops {
+		op := &ops[i]
+		keys, bytes = keys+timer.Keys, bytes+timer.OpBytes(op)
+		if op.Kind == command.TimerSchedule && op.DelayMicros <= 0 {
+			keys, bytes = keys+groupKeys, bytes+groupBytes+3*len(op.Partition)+hashBytes
+		}
 	}
 	return keys, bytes
 }

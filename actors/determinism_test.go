@@ -74,6 +74,9 @@ func record(t *testing.T, seed uint64, commands int) *recording {
 			if _, skip := want[i].(notModelled); skip || l.requests[i] == (command.RequestID{}) {
 				continue
 			}
+			if slices.Contains(l.requests[i+1:], l.requests[i]) {
+				continue // what came of it the last time in the entry is what is kept, and may be that it is answered
+			}
 			if got := m.results[answered{l.index, l.requests[i]}]; got != canonical(want[i]) {
 				t.Fatalf("seed %d, entry %d, command %d at %d: %T%+v\n got %s\nwant %s", seed, l.index, i,
 					e.Header.StampMicros+uint64(i), e.Items[i].Command, e.Items[i].Command, got, canonical(want[i]))
@@ -119,7 +122,13 @@ var outcomes = [...]struct{ kind, part string }{
 	{"KVResult", `"Reason":1`}, {"KVResult", `"Reason":2`}, {"KVResult", `"Reason":3`}, {"KVResult", `"Reason":4`}, {"KVResult", `"Reason":5`},
 	{"KVResult", `"Lost":{`}, {"KVResult", `"Truncated":true`}, {"KVSweepResult", `"More":true`}, {"KVSweepResult", `"More":false`},
 	{"TransactionResult", "kv_precondition"}, {"TransactionResult", `"Found":true`},
+	{"Refusal", "kv_disabled"}, {"TransactionResult", "kv_disabled"},
 	{"LockResult", `"Done":true`}, {"LockResult", `"Already":true`}, {"LockResult", `"Done":false`},
+	{"TimersResult", `"Status":1`}, {"TimersResult", `"Status":2`}, {"TimersResult", `"Status":3`}, {"TimersResult", `"Status":4`},
+	{"TimersResult", `"Fired":true`}, {"TimersResult", `"Fired":false`}, {"Refusal", "timers_disabled"}, {"Refusal", "timers_bad_op"},
+	{"TimerFireResult", `"Fate":1`}, {"TimerFireResult", `"Fate":2`}, {"TimerFireResult", `"Fate":3`}, {"TimerFireResult", `"Fate":4`},
+	{"TimerFireResult", `"Fate":5`}, {"TimerFireResult", `"Fate":6`}, {"TimerFireResult", `"Fate":7`}, {"TimerFireResult", `"Fate":9`},
+	{"TransactionResult", "timers_disabled"}, {"TransactionResult", `"Timers":[`}, {"SwitchesResult", `"Off":0`},
 }
 
 // mustReach fails when the log has not led to one of the outcomes.

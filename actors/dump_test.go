@@ -107,6 +107,8 @@ func (m *model) dump() string {
 		})
 	}
 	m.dumpRows(&d)
+	d.timers(&m.timers)
+	d.switches(m.off)
 	d.membership(m.membership.state())
 	return d.text()
 }
@@ -165,6 +167,8 @@ func (m *machine) dump(addresses ...traceAddress) string {
 	d.tables()
 	d.traces(addresses)
 	d.keyValues()
+	d.timers()
+	d.switches()
 	state, err := membership.Load(view)
 	d.check(err)
 	d.dump.membership(state)

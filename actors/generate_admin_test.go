@@ -101,10 +101,11 @@ func (g *generator) retain() command.Command {
 
 // moveChunks empties one of the old buckets; the newest are left alone by the machine itself.
 func (g *generator) moveChunks() command.Command {
-	if g.oneIn(3) {
-		return command.MoveChunks{Bucket: 1 + g.random.Uint32N(5), Partition: command.NoPartition, MaxBytes: pick(g, []uint32{1, 512 << 10})}
-	}
-	return command.MoveChunks{
+	c := command.MoveChunks{
 		Bucket: 1 + g.random.Uint32N(5), Partition: g.partitionID(), MaxBytes: pick(g, []uint32{1, 1, 4096, 512 << 10}),
 	}
+	if g.oneIn(3) {
+		c.Partition = command.NoPartition
+	}
+	return c
 }

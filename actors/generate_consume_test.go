@@ -246,5 +246,8 @@ func (g *generator) transaction() command.Command {
 	if g.oneIn(3) {
 		c.KVLimits, c.KV = g.kvLimits(), g.kvOps(c.Tenant, 1+g.random.IntN(3), false)
 	}
+	if g.oneIn(2) {
+		c.Timers = g.timerOps(c.Tenant, 1+g.random.IntN(3))
+	}
 	return c
 }

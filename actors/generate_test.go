@@ -123,11 +123,11 @@ func (g *generator) weighted() []struct {
 		weight int
 		make   func() command.Command
 	}{
-		{185, func() command.Command {
+		{165, func() command.Command {
 			return command.Push{Tenant: g.tenant(), Groups: g.groups(1 + g.random.IntN(3))}
 		}},
-		{220, g.claim},
-		{205, g.ack},
+		{210, g.claim},
+		{190, g.ack},
 		{30, g.extend},
 		{40, g.handBack},
 		{35, g.register},
@@ -150,6 +150,9 @@ func (g *generator) weighted() []struct {
 		{50, g.kvCall},
 		{4, g.kvSweep},
 		{16, g.lock},
+		{25, g.timers},
+		{17, g.timerFire},
+		{3, g.switches},
 		{5, func() command.Command { return command.Tick{} }},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"queen/actors/machine/kv"
+	"queen/actors/machine/switches"
 	"queen/raftlog/command"
 	"queen/store"
 )
@@ -41,8 +42,25 @@ func (b *Broker) ReadLock(ctx context.Context, c *command.Lock) (*command.LockRe
 	})
 }
 
+// viewKV is ViewAt while an operator leaves KV on; a refusal is the error otherwise (state 11.4).
+func (b *Broker) viewKV(ctx context.Context) (view *store.View, nowMicros uint64, err error) {
+	view, nowMicros, err = b.ViewAt(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	refusal, err := switches.Refuse(view, command.SwitchKV)
+	if refusal != nil {
+		err = refusal
+	}
+	if err != nil {
+		view.Close()
+		return nil, 0, err
+	}
+	return view, nowMicros, nil
+}
+
 func readRows[R command.Result](ctx context.Context, b *Broker, read func(view *store.View, nowMicros uint64) (command.Result, error)) (result R, err error) {
-	view, nowMicros, err := b.ViewAt(ctx)
+	view, nowMicros, err := b.viewKV(ctx)
 	if err != nil {
 		return result, err
 	}
@@ -62,7 +80,7 @@ type KVNamespace struct {
 
 // KVNamespaces lists the namespaces of a tenant in the order of their bytes (state 2.11), as long as ctx lasts.
 func (b *Broker) KVNamespaces(ctx context.Context, tenant uuid.UUID) (namespaces []KVNamespace, err error) {
-	view, err := b.View(ctx)
+	view, _, err := b.viewKV(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +97,7 @@ func (b *Broker) KVNamespaces(ctx context.Context, tenant uuid.UUID) (namespaces
 
 // ListKV reads a page of a namespace for a console (state 2.11). The instant of the page is filled in.
 func (b *Broker) ListKV(ctx context.Context, in kv.ListInput) (*kv.Listed, error) {
-	view, nowMicros, err := b.ViewAt(ctx)
+	view, nowMicros, err := b.viewKV(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -315,6 +315,9 @@ func (m *model) transaction(c *command.Transaction) command.Result {
 			return refused(reason, text)
 		}
 	}
+	if refusal := m.refuseKV(); refusal != nil && len(c.KV) > 0 {
+		return refused(refusal.Code, refusal.Text)
+	}
 	call := &command.KV{Tenant: c.Tenant, Limits: c.KVLimits, Ops: c.KV}
 	rows, writes, refusal := m.judgeKV(call)
 	switch {
@@ -324,6 +327,12 @@ func (m *model) transaction(c *command.Transaction) command.Result {
 		lost := refused("kv_precondition", "a required kv operation lost its precondition").(*command.TransactionResult)
 		lost.KV.Lost = rows.Lost
 		return lost
+	}
+	if refusal := m.refuseTimers(c.Tenant, c.Timers); refusal != nil {
+		if refusal.Code == "retry" {
+			return refusal // of the command, not of a guard
+		}
+		return refused(refusal.Code, refusal.Text)
 	}
 	if refusal := m.refuseClear(c.Tenant, c.Pushes); refusal != nil {
 		return refusal
@@ -345,6 +354,7 @@ func (m *model) transaction(c *command.Transaction) command.Result {
 	m.writeRows(writes)
 	m.readRows(call, rows)
 	result.KV = *rows
+	result.Timers = m.changeTimers(c.Tenant, c.Timers)
 	return result
 }
 

@@ -51,6 +51,9 @@ func (m *model) until(ttlSeconds uint64) uint64 {
 
 // runKV executes a call.
 func (m *model) runKV(c *command.KV) command.Result {
+	if refusal := m.refuseKV(); refusal != nil {
+		return refusal
+	}
 	result, writes, refusal := m.judgeKV(c)
 	if refusal != nil {
 		return refusal

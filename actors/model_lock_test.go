@@ -10,6 +10,9 @@ import (
 
 // runLock executes a lock call: permits are rows (state 4.1).
 func (m *model) runLock(c *command.Lock) command.Result {
+	if refusal := m.refuseKV(); refusal != nil {
+		return refusal
+	}
 	result := &command.LockResult{Ops: make([]command.LockOpResult, len(c.Ops))}
 	var writes []modelWrite
 	for i := range c.Ops {

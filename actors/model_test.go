@@ -21,6 +21,8 @@ type model struct {
 	letters    []*modelLetter
 	traces     []modelTrace // oldest first
 	kv         modelRows
+	timers     modelTimers
+	off        command.Switch // what the operator has turned off
 	outcomes   modelOutcomes
 	holds      cursor.Holds
 	lastStamp  uint64
@@ -150,6 +152,12 @@ func (m *model) command(c command.Command) command.Result {
 		return m.sweepKV(&c)
 	case command.Lock:
 		return m.runLock(&c)
+	case command.Timers:
+		return m.callTimers(&c)
+	case command.TimerFire:
+		return m.fireTimers(&c)
+	case command.Switches:
+		return m.changeSwitches(&c)
 	case command.Membership:
 		return m.membership.change(&c, m.index, m.now)
 	case command.Sweep, command.MoveChunks:

@@ -5,6 +5,7 @@ import (
 
 	"queen/actors/machine/kv"
 	"queen/actors/machine/partition"
+	"queen/actors/machine/timer"
 	"queen/raftlog/command"
 	"queen/store"
 	"queen/store/layout"
@@ -24,8 +25,8 @@ const (
 )
 
 // mover empties old buckets that hold little that is still referenced, so that their space comes back (architecture 7).
-// It goes through the rows of the KV store first, and then through the partitions with a cursor of its own; apply decides what is
-// moved.
+// It goes through the rows outside of partitions first, and then through the partitions with a cursor of its own; apply decides
+// what is moved.
 type mover struct {
 	b *Broker
 	// bucket is the one being emptied, queue and after where the walk goes on, moved whether the walk has moved anything.
@@ -99,7 +100,10 @@ func (m *mover) emptyRows() bool {
 func (m *mover) rowsRefer() (bool, error) {
 	view := m.b.store.View()
 	defer view.Close()
-	return kv.HoldsChunksIn(view, m.bucket)
+	if values, err := kv.HoldsChunksIn(view, m.bucket); values || err != nil {
+		return values, err
+	}
+	return timer.HoldsChunksIn(view, m.bucket)
 }
 
 // holders lists partitions of a queue that refer to the bucket, from where the walk stands; last is 0 at the end.

@@ -26,9 +26,12 @@ const (
 	KindDeadLetters Kind = "dead_letters"
 	KindTraces      Kind = "traces"
 	KindKV          Kind = "kv"
+	KindTimers      Kind = "timers"
 )
 
-var kinds = [...]Kind{KindApply, KindCatalog, KindPartition, KindGroup, KindLeases, KindDeadLetters, KindTraces, KindKV}
+var kinds = [...]Kind{
+	KindApply, KindCatalog, KindPartition, KindGroup, KindLeases, KindDeadLetters, KindTraces, KindKV, KindTimers,
+}
 
 // Behavior is what an actor does with one message. The same Receive serves messages from the mailbox and inline calls,
 // never two at once.

@@ -28,7 +28,7 @@ type workers struct {
 }
 
 func (w *workers) start(b *Broker) {
-	for _, run := range []func(){b.runClock, b.runRetention, b.runSweep, b.runTraceSweep, b.runKVSweep, b.runMover} {
+	for _, run := range []func(){b.runClock, b.runRetention, b.runSweep, b.runTraceSweep, b.runKVSweep, b.runTimers, b.runMover} {
 		w.run(run)
 	}
 }

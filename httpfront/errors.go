@@ -42,12 +42,18 @@ const (
 	CodeForbidden             Code = "forbidden"
 	CodeRequestTimeout        Code = "request_timeout"
 
-	// Those of the state surfaces (state 2.5, 4.5).
-	CodeKVBadRequest    Code = "kv_bad_request"
-	CodeLocksBadRequest Code = "locks_bad_request"
-	CodeKVQuotaExceeded Code = "kv_quota_exceeded"
-	CodeKVUnavailable   Code = "kv_unavailable"
-	CodeKVError         Code = "kv_error"
+	// Those of the state surfaces (state 2.5, 3.2, 4.5).
+	CodeKVBadRequest         Code = "kv_bad_request"
+	CodeLocksBadRequest      Code = "locks_bad_request"
+	CodeKVQuotaExceeded      Code = "kv_quota_exceeded"
+	CodeKVDisabled           Code = "kv_disabled"
+	CodeKVUnavailable        Code = "kv_unavailable"
+	CodeKVError              Code = "kv_error"
+	CodeTimersBadRequest     Code = "timers_bad_request"
+	CodeTimerHorizonExceeded Code = "timer_horizon_exceeded"
+	CodeTimersDisabled       Code = "timers_disabled"
+	CodeTimersUnavailable    Code = "timers_unavailable"
+	CodeTimersError          Code = "timers_error"
 )
 
 // statusOf is the status of every code. A code that is missing here cannot be sent: Status panics, and a test looks.
@@ -75,11 +81,17 @@ var statusOf = map[Code]int{
 	CodeLeaving:               503,
 	CodeStorageFull:           507,
 
-	CodeKVBadRequest:    400,
-	CodeLocksBadRequest: 400,
-	CodeKVQuotaExceeded: 403,
-	CodeKVUnavailable:   503,
-	CodeKVError:         500,
+	CodeKVBadRequest:         400,
+	CodeLocksBadRequest:      400,
+	CodeKVQuotaExceeded:      403,
+	CodeKVDisabled:           503,
+	CodeKVUnavailable:        503,
+	CodeKVError:              500,
+	CodeTimersBadRequest:     400,
+	CodeTimerHorizonExceeded: 403,
+	CodeTimersDisabled:       503,
+	CodeTimersUnavailable:    503,
+	CodeTimersError:          500,
 }
 
 // Error is a refusal as a client sees it. Handlers make it with Refuse, or pass what others return to Request.Fail.

@@ -6,8 +6,8 @@ import (
 	"queen/httpfront/wire"
 )
 
-// family is how the routes of a state surface spell the refusals that any route may give (state 1.3, 2.5). What a handler refuses
-// with a Reason is sent as it is.
+// family is how the routes of a state surface spell the refusals that any route may give (state 1.3, 2.5, 3.2, 4.5). What a handler
+// refuses with a Reason is sent as it is.
 type family struct {
 	badRequest, unavailable, internal Code
 	// The reasons.
@@ -25,10 +25,14 @@ var (
 		f.badRequest, f.badBody, f.badMember = CodeLocksBadRequest, "locks_bad_body", "locks_bad_request"
 		return f
 	}()
+	timersFamily = family{
+		badRequest: CodeTimersBadRequest, unavailable: CodeTimersUnavailable, internal: CodeTimersError,
+		badBody: wire.TimersBadBody, badMember: "timers_bad_request", timeout: "timers_timeout", retry: "timers_retry", noLeader: "no_leader",
+	}
 )
 
 // families are those of the shapes that have one.
-var families = map[Shape]*family{ShapeKV: &kvFamily, ShapeLocks: &locksFamily}
+var families = map[Shape]*family{ShapeKV: &kvFamily, ShapeLocks: &locksFamily, ShapeTimers: &timersFamily}
 
 // spell returns the code and the reason of a refusal; ok is false for those that have the same body on every route.
 func (f *family) spell(e *Error) (code Code, reason string, ok bool) {
@@ -48,7 +52,8 @@ func (f *family) spell(e *Error) (code Code, reason string, ok bool) {
 		return f.unavailable, f.noLeader, true
 	case CodeInternal:
 		return f.internal, string(f.internal), true
-	case CodeOverloaded, CodeStorageFull, CodePayloadTooLarge, CodeKVQuotaExceeded, CodeKVError:
+	case CodeOverloaded, CodeStorageFull, CodePayloadTooLarge, CodeNameTooLong, CodeEncryptionUnavailable,
+		CodeKVQuotaExceeded, CodeKVDisabled, CodeKVError, CodeTimersDisabled:
 		return e.Code, string(e.Code), true
 	default:
 		return "", "", false // of authentication, routing and transport

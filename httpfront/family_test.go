@@ -7,32 +7,50 @@ import (
 	"time"
 )
 
+// TestRefusalsOfAFamily: state 1.3, what any route may refuse with, as the routes of each state surface spell it. S stands for the
+// codes that KV lends to locks (state 4.5), F for those that each family has of its own.
 func TestRefusalsOfAFamily(t *testing.T) {
 	var failure error
 	fail := func(r *Request) { r.Fail(failure) }
+	families := []struct{ path, own, shared, noLeader string }{
+		{"/api/kv", "kv", "kv", "kv_no_leader"}, {"/api/locks", "locks", "kv", "kv_no_leader"}, {"/api/timers", "timers", "timers", "no_leader"},
+	}
 	s := startServer(t, testConfig(),
-		Route{Method: "GET", Pattern: "/api/kv", Refusal: ShapeKV, Handler: fail}, Route{Method: "GET", Pattern: "/api/locks", Refusal: ShapeLocks, Handler: fail})
+		Route{Method: "GET", Pattern: "/api/kv", Refusal: ShapeKV, Handler: fail},
+		Route{Method: "GET", Pattern: "/api/locks", Refusal: ShapeLocks, Handler: fail},
+		Route{Method: "GET", Pattern: "/api/timers", Refusal: ShapeTimers, Handler: fail})
 	for _, c := range []struct {
 		err          error
 		status       int
 		code, reason string
 		retry        bool
 	}{
-		{Refuse(CodeTimeout, "x"), 503, "kv_unavailable", "kv_timeout", true}, {Refuse(CodeNoQuorum, "x"), 503, "kv_unavailable", "kv_timeout", true},
-		{Refuse(CodeOutcomeUnknown, "x"), 503, "kv_unavailable", "kv_timeout", true}, {Refuse(CodeRetry, "x"), 503, "kv_unavailable", "kv_retry", true},
-		{Refuse(CodeNoLeader, "x"), 503, "kv_unavailable", "kv_no_leader", true}, {Refuse(CodeOverloaded, "x"), 429, "overloaded", "overloaded", true},
+		{Refuse(CodeTimeout, "x"), 503, "S_unavailable", "S_timeout", true},
+		{Refuse(CodeNoQuorum, "x"), 503, "S_unavailable", "S_timeout", true},
+		{Refuse(CodeOutcomeUnknown, "x"), 503, "S_unavailable", "S_timeout", true},
+		{Refuse(CodeRetry, "x"), 503, "S_unavailable", "S_retry", true},
+		{Refuse(CodeNoLeader, "x"), 503, "S_unavailable", "no leader", true},
+		{Refuse(CodeInternal, "x"), 500, "S_error", "S_error", false},
+		{Refuse(CodeOverloaded, "x"), 429, "overloaded", "overloaded", true},
 		{&Error{Code: CodeStorageFull, Text: "x", Node: 3}, 507, "storage_full", "storage_full", false},
 		{Refuse(CodePayloadTooLarge, "x"), 413, "payload_too_large", "payload_too_large", false},
-		{Refuse(CodeInternal, "x"), 500, "kv_error", "kv_error", false}, {Refuse(CodeKVQuotaExceeded, "x"), 403, "kv_quota_exceeded", "kv_quota_exceeded", false},
+		{Refuse(CodeNameTooLong, "x"), 413, "name_too_long", "name_too_long", false},
+		{Refuse(CodeEncryptionUnavailable, "x"), 503, "encryption_unavailable", "encryption_unavailable", true},
+		{Refuse(CodeKVQuotaExceeded, "x"), 403, "kv_quota_exceeded", "kv_quota_exceeded", false},
+		{Refuse(CodeKVDisabled, "x"), 503, "kv_disabled", "kv_disabled", true},
+		{Refuse(CodeTimersDisabled, "x"), 503, "timers_disabled", "timers_disabled", true},
 		{&Error{Code: CodeKVBadRequest, Reason: "kv_bad_key", Text: "x"}, 400, "kv_bad_request", "kv_bad_key", false},
-		{Refuse(CodeBadBody, "x"), 400, "F_bad_request", "F_bad_body", false}, {Refuse(CodeBadRequest, "x"), 400, "F_bad_request", "F_bad_request", false},
+		{&Error{Code: CodePayloadTooLarge, Reason: "timers_call_too_large", Text: "x"}, 413, "payload_too_large", "timers_call_too_large", false},
+		{Refuse(CodeBadBody, "x"), 400, "F_bad_request", "F_bad_body", false},
+		{Refuse(CodeBadRequest, "x"), 400, "F_bad_request", "F_bad_request", false},
 	} {
-		for path, family := range map[string]string{"/api/kv": "kv", "/api/locks": "locks"} {
+		for _, family := range families {
 			failure = c.err
-			answer := s.call(t, "GET", path, "")
-			want := fmt.Sprintf(`{"error":%q,"reason":%q,"detail":"x"}`, strings.Replace(c.code, "F", family, 1), strings.Replace(c.reason, "F", family, 1))
+			answer := s.call(t, "GET", family.path, "")
+			spell := strings.NewReplacer("F_", family.own+"_", "S_", family.shared+"_", "no leader", family.noLeader)
+			want := fmt.Sprintf(`{"error":%q,"reason":%q,"detail":"x"}`, spell.Replace(c.code), spell.Replace(c.reason))
 			if answer.status != c.status || answer.body != want || (answer.header.Get("Retry-After") != "") != c.retry {
-				t.Errorf("%s %v: got %+v, want %d %s", path, c.err, answer, c.status, want)
+				t.Errorf("%s %v: got %+v, want %d %s", family.path, c.err, answer, c.status, want)
 			}
 		}
 	}
@@ -40,11 +58,15 @@ func TestRefusalsOfAFamily(t *testing.T) {
 		err  error
 		body string
 	}{
-		{RefuseStatus(403, "Insufficient permissions"), `{"error":"Insufficient permissions"}`}, {errTenant, `{"error":"invalid x-queen-tenant header (must be a UUID)"}`},
+		{RefuseStatus(403, "Insufficient permissions"), `{"error":"Insufficient permissions"}`},
+		{errTenant, `{"error":"invalid x-queen-tenant header (must be a UUID)"}`},
+		{Refuse(CodeReservedTenant, "x"), `{"error":"x","code":"reserved_tenant"}`},
 	} {
-		failure = plain.err
-		if answer := s.call(t, "GET", "/api/kv", ""); answer.body != plain.body {
-			t.Errorf("got %+v, want %s", answer, plain.body)
+		for _, family := range families {
+			failure = plain.err
+			if answer := s.call(t, "GET", family.path, ""); answer.body != plain.body {
+				t.Errorf("%s: got %+v, want %s", family.path, answer, plain.body)
+			}
 		}
 	}
 }

@@ -30,10 +30,11 @@ const (
 	ShapeFetch
 	// ShapeSuccess is {"success":false,"error"}.
 	ShapeSuccess
-	// ShapeKV is that of the KV routes for all of their refusals, ShapeLocks that of the lock routes: {"error","reason","detail"} (state
-	// 1.3).
+	// ShapeKV is that of the KV routes for all of their refusals, ShapeLocks that of the lock routes, ShapeTimers that of the routes of
+	// timers: {"error","reason","detail"} (state 1.3).
 	ShapeKV
 	ShapeLocks
+	ShapeTimers
 )
 
 // Handler answers one request. It runs on the goroutine of the connection; the request and everything that it lends is

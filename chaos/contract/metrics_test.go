@@ -91,7 +91,7 @@ func awaitMetric(t *testing.T, client *harness.Client, fits func(value float64) 
 }
 
 // metricFamilies are the rows of operations 3.4 whose features a node alone has: what its labels are, and which values the
-// table names. A value * is open. The consumption engine keeps no parts beside its partitions. The families of other nodes (peers, rejoins), of the scrub, of rates, timers, ephemeral
+// table names. A value * is open. The consumption engine keeps no parts beside its partitions. The families of other nodes (peers, rejoins), of the scrub, of rates, ephemeral
 // queues, backups and the proxy port come with their features.
 var metricFamilies = map[string]string{
 	"queen_uptime_seconds": "", "queen_build_info": "version=* kinds=*", "queen_process_resident_memory_bytes": "", "queen_malloc_bytes": "",
@@ -100,9 +100,9 @@ var metricFamilies = map[string]string{
 	"queen_process_pop_requests_total": "", "queen_process_ack_requests_total": "", "queen_http_requests_total": "route=* status=*",
 	"queen_http_request_seconds": "route=*", "queen_disk_used_percent": "",
 
-	"queen_actors":               "kind=apply|catalog|partition|group|leases|dead_letters|traces|kv",
-	"queen_actor_restarts_total": "kind=apply|catalog|partition|group|leases|dead_letters|traces|kv",
-	"queen_actor_mailbox_depth":  "kind=apply|catalog|partition|group|leases|dead_letters|traces|kv",
+	"queen_actors":               "kind=apply|catalog|partition|group|leases|dead_letters|traces|kv|timers",
+	"queen_actor_restarts_total": "kind=apply|catalog|partition|group|leases|dead_letters|traces|kv|timers",
+	"queen_actor_mailbox_depth":  "kind=apply|catalog|partition|group|leases|dead_letters|traces|kv|timers",
 
 	"queen_raft_index": "kind=log|committed|applied|durable", "queen_raft_term": "", "queen_raft_leader": "", "queen_raft_leader_changes_total": "",
 	"queen_raft_quorum_ack_age_seconds": "", "queen_raft_last_commit_age_seconds": "", "queen_raft_inflight": "", "queen_raft_proposals_total": "",
@@ -127,6 +127,8 @@ var metricFamilies = map[string]string{
 	"queen_kv_bytes_total": "", "queen_kv_ops_total": "op=* outcome=*", "queen_kv_op_duration_milliseconds": "op=*",
 	"queen_locks_ops_total": "op=* outcome=*", "queen_locks_op_duration_milliseconds": "op=*",
 
+	"queen_timers_pending": "", "queen_timers_fired_total": "", "queen_timers_fire_lag_seconds": "", "queen_timers_schedule_rejected_total": "reason=timers_bad_op",
+
 	"queen_store_corruption_total": "", "queen_encryption_missing_key_queues": "", "queen_decrypt_failures_total": "",
 }
 
@@ -136,7 +138,7 @@ var metricHistograms = []string{
 	"queen_http_request_seconds", "queen_raft_batch_commands", "queen_raft_group_bytes", "queen_raft_queue_wait_seconds",
 	"queen_raft_arrival_to_proposed_seconds", "queen_raft_commit_seconds", "queen_raft_log_fsync_seconds", "queen_apply_seconds",
 	"queen_store_write_seconds", "queen_raft_durable_point_seconds", "queen_raft_checkpoint_rows", "queen_raft_push_h_total_seconds",
-	"queen_raft_pop_h_total_seconds",
+	"queen_raft_pop_h_total_seconds", "queen_timers_fire_lag_seconds",
 }
 
 // histogramOf is the family of a sample that belongs to a histogram, and what it is of it.
@@ -160,6 +162,7 @@ func TestEveryMetricFamilyIsExported_3_4(t *testing.T) {
 	needAcked(t, client.AckMessages("dlq", popped.Messages...))
 	need(t, client.Post("/api/v1/kv", `[{"op":"put","ns":"app","key":"k","value":1,"forever":true}]`), 200)
 	need(t, client.Post("/api/v1/locks", `[{"op":"get","name":"l"}]`), 200)
+	needTimerRefusal(t, client.Post("/api/v1/timers", `[{}]`), 400, "timers_bad_request", "timers_bad_op")
 	awaitMetric(t, client, func(value float64) bool { return value > 0 }, "queen_raft_slow_commands_total", "command=Push")
 	seen := map[string]map[string]bool{} // label values by family and label
 	parts := map[string]map[string]bool{}

@@ -69,6 +69,10 @@ func routeTable() []route {
 		{"GET", "/api/v1/resources/kv/namespaces", levelReadOnly},
 		{"POST", "/api/v1/resources/kv/list", levelReadOnly},
 		{"POST", "/api/v1/locks", levelReadWrite},
+		{"POST", "/api/v1/timers", levelWriteOnly},
+		{"GET", "/api/v1/timers/q", levelReadOnly},
+		{"GET", "/api/v1/timers/q/k", levelReadOnly},
+		{"DELETE", "/api/v1/timers/q/k", levelReadWrite},
 		{"POST", "/api/v1/fetch", levelReadOnly},
 		{"POST", "/api/v1/fetch/offsets", levelReadOnly},
 		{"POST", "/api/v1/partitions/changed", levelReadOnly},
@@ -94,7 +98,7 @@ func routeTable() []route {
 	}
 }
 
-// operatorRoutes are those of cluster.md 4.1 and 7.3 that this build has; 2.3 counts them among the known paths.
+// operatorRoutes are those of cluster.md 4.1 and 7.3 and of state.md 1.1 that this build has; 2.3 counts them among the known paths.
 func operatorRoutes() []route {
 	return []route{
 		{"GET", "/api/v1/raft/status", levelReadOnly},
@@ -108,6 +112,8 @@ func operatorRoutes() []route {
 		{"DELETE", "/api/v1/system/raft/membership/members/7", levelAdmin},
 		{"POST", "/api/v1/system/raft/transfer", levelAdmin},
 		{"GET", "/api/v1/system/raft/state-hash", levelAdmin},
+		{"GET", "/api/v1/system/kv-timers", levelAdmin},
+		{"POST", "/api/v1/system/kv-timers", levelAdmin},
 	}
 }
 
@@ -145,7 +151,7 @@ func TestRoutesOfWhatIsNotBuiltAreUnknown_3(t *testing.T) {
 	t.Parallel()
 	for _, request := range []harness.Request{
 		{Method: "POST", Path: "/api/v1/resources/quota"}, {Method: "DELETE", Path: "/api/v1/resources/tenant"},
-		{Method: "POST", Path: "/api/v1/timers"}, {Method: "GET", Path: "/api/v1/system/kv-timers"}, {Method: "GET", Path: "/api/v1/kv/ns"},
+		{Method: "GET", Path: "/api/v1/kv/ns"}, {Method: "GET", Path: "/api/v1/system/ephemeral"},
 		{Method: "POST", Path: "/api/v1/ephemeral/push"}, {Method: "POST", Path: "/streams/v1/queries"},
 		{Method: "POST", Path: "/streams/v1/cycle"}, {Method: "GET", Path: "/api/v1/system/backup"},
 	} {

@@ -88,26 +88,6 @@ func TestTransactionRefusesWrongRequests(t *testing.T) {
 	needVerdicts(t, batch.ack(completed(0)), released)
 }
 
-// TestTransactionServesNoTimersYet: a bundle with them is refused whole.
-func TestTransactionServesNoTimersYet(t *testing.T) {
-	t.Parallel()
-	members := map[string]any{
-		"timers": []any{map[string]any{"op": "cancel", "queue": "q", "timerKey": "k"}},
-	}
-	for name, member := range members {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			out := uniqueName(t)
-			reply := suite.client.Transaction(map[string]any{"operations": []any{pushOperation(out, "t")}, name: member})
-			needEnvelope(t, reply.Response, 400, "bad_request")
-			if !strings.Contains(reply.Text("error"), "not available yet") {
-				t.Fatalf("want a text that says so, got %v", reply.Response)
-			}
-			needStored(t, suite.client, out)
-		})
-	}
-}
-
 // TestTransactionPushForms: 8.1, items or one inline; a partition that is absent or "" is Default; a traceId is
 // stored when it is a UUID; a payload may be null.
 func TestTransactionPushForms(t *testing.T) {

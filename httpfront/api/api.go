@@ -27,6 +27,8 @@ type Config struct {
 	SizesMax int
 	// KV holds those of the KV store.
 	KV KVConfig
+	// Timers are the limits of timers.
+	Timers TimerLimits
 	// Version, ServerID and Port describe the node on console routes.
 	Version  string
 	ServerID string

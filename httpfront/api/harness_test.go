@@ -149,7 +149,8 @@ func startNodeWith(t *testing.T, flushEvery time.Duration, front httpfront.Confi
 	n.api = New(Config{
 		PushTimeout: 10 * time.Second, PopTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, SizesMax: 100,
 		ServerID: "test", Port: 1, Cipher: noCipher{}, History: recorder, GroupLagMaxCursors: 1000,
-		KV: KVConfig{ValueBytes: 64 << 10, ReadBytes: 4 << 20, Ops: 256, Keys: 1024},
+		KV:     KVConfig{ValueBytes: 64 << 10, ReadBytes: 4 << 20, Ops: 256, Keys: 1024},
+		Timers: TimerLimits{MaxOps: 4, MaxPayloadBytes: 1 << 10, HorizonSeconds: 3600, InflatedBytes: 1 << 20},
 	}, n, openGate{})
 	front.Log = zerolog.Nop()
 	server := must(httpfront.New(front))
@@ -163,6 +164,10 @@ func startNodeWith(t *testing.T, flushEvery time.Duration, front httpfront.Confi
 	broker := must(actors.NewBroker(actors.Config{
 		Store: state, Log: zerolog.Nop(), Observer: n.api.Observer(),
 		Retention: actors.RetentionConfig{Interval: 50 * time.Millisecond, BatchAppends: 100, VisitPartitions: 100},
+		Timers: actors.TimersConfig{
+			Tick: 5 * time.Millisecond, Batch: 256, MaxBytes: 1 << 20, MaxPayloadBytes: 1 << 20,
+			Backoff: command.TimerBackoff{MinMs: 10, MaxMs: 20, TransientMs: 10, MaxAttempts: 2},
+		},
 	}))
 	options := raftlog.DefaultOptions(filepath.Join(dir, "raft"), 1)
 	options.Observer = n.api.Observer()

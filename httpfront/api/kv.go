@@ -45,8 +45,9 @@ func useOfKV(ops []command.KVOp) (use kvUse) {
 	return use
 }
 
-// admitKV is the one place that decides whether a tenant may use the KV store and its locks now. The pause (503 kv_disabled, in a
-// transaction 403), grants (403 feature_gated) and rates (429 rate_limited) belong in front of what it does (state 2.5, 2.9, 11).
+// admitKV is the one place that decides whether a tenant may use the KV store and its locks now. Grants (403 feature_gated) and rates
+// (429 rate_limited) belong in front of what it does (state 2.5, 2.9, 11.3). Whether an operator has turned KV off is judged with the
+// rows, where they are read and in the log.
 func (a *API) admitKV(use kvUse) error {
 	if use.grows {
 		if refusal := a.gate.Closed(); refusal != nil {
@@ -59,6 +60,9 @@ func (a *API) admitKV(use kvUse) error {
 // callRows runs a call of the KV store or of locks: through the log when it writes, else on a linearizable view (state 2.6).
 func callRows[R command.Result](a *API, r *httpfront.Request, use kvUse, call command.Command, read func(context.Context) (R, error)) (result R, err error) {
 	span, err := a.span(r, a.config.WriteTimeout)
+	if err == nil && use.writes {
+		err = a.whileOn(r, command.SwitchKV)
+	}
 	if err == nil {
 		err = a.admitKV(use)
 	}

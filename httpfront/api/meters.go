@@ -33,6 +33,9 @@ type meters struct {
 	durablePoint, push, pop                             *metrics.PrometheusHistogram
 	proposals, retainVisited, retainDue, retainedAppend *metrics.Counter
 
+	timersFired  *metrics.Counter
+	timerFireLag *metrics.PrometheusHistogram
+
 	statesOpened, statesSent, statesInstalled *metrics.Counter
 	stateBytesSent, stateBytesReceived        *metrics.Counter
 
@@ -62,6 +65,9 @@ func newMeters(a *API, started time.Time) *meters {
 		retainVisited:     set.NewCounter(`queen_raft_retention_scan{kind="visited"}`),
 		retainDue:         set.NewCounter(`queen_raft_retention_scan{kind="due"}`),
 		retainedAppend:    set.NewCounter(`queen_raft_retention_scan{kind="removed"}`),
+
+		timersFired:  set.NewCounter("queen_timers_fired_total"),
+		timerFireLag: set.NewPrometheusHistogramExt("queen_timers_fire_lag_seconds", fireLagBounds),
 
 		statesOpened:       set.NewCounter(`queen_raft_snapshots_total{kind="built"}`),
 		statesSent:         set.NewCounter(`queen_raft_snapshots_total{kind="sent"}`),
@@ -148,12 +154,21 @@ func (m *meters) Applied(stampMicros uint64, c command.Command, result command.R
 	case command.Transaction:
 		if done, ok := result.(*command.TransactionResult); ok && done.Reason == "" {
 			m.created(stampMicros, c.Tenant, c.Pushes, done.Pushes)
+			m.firedAtOnce(stampMicros, done.Timers)
 		}
 	case command.Ack:
 		m.checkpointRows.Update(float64(len(c.Parts)))
 	case command.Claim:
 		if claimed, ok := result.(*command.ClaimResult); ok {
 			m.checkpointRows.Update(float64(len(claimed.Batches)))
+		}
+	case command.Timers:
+		if scheduled, ok := result.(*command.TimersResult); ok {
+			m.firedAtOnce(stampMicros, scheduled.Ops)
+		}
+	case command.TimerFire:
+		if fired, ok := result.(*command.TimerFireResult); ok {
+			m.fired(stampMicros, fired)
 		}
 	case command.Retain:
 		if retained, ok := result.(*command.RetainResult); ok {

@@ -210,6 +210,9 @@ func (a *API) writeStore(e *exposition) {
 	if stored, err := a.broker().KVUsage(); err == nil {
 		e.sample("queen_kv_bytes_total", float64(stored.Bytes))
 	}
+	if timers, err := a.broker().Timers(); err == nil {
+		e.sample("queen_timers_pending", float64(timers.Pending))
+	}
 }
 
 // writeRecent shows what the last minute had in each queue. A series falls silent with its queue.

@@ -82,6 +82,9 @@ func exercise(n *testNode) {
 	n.call("POST", "/api/v1/configure", `{"queue":"secret","options":{"encryptionEnabled":true}}`)
 	n.call("POST", "/api/v1/kv", `[{"op":"put","ns":"app","key":"k","value":1,"forever":true}]`)
 	n.call("POST", "/api/v1/locks", `[{"op":"acquire","name":"l","ttlSeconds":60}]`)
+	n.call("POST", "/api/v1/timers", `{"operations":[
+		{"op":"schedule","queue":"later","timerKey":"soon","txn":"a","delayMs":20,"payload":"MQ=="},
+		{"op":"schedule","queue":"later","timerKey":"far","txn":"b","delayMs":3600000,"payload":"MQ=="}]}`)
 }
 
 func TestEveryExportedFamilyIsSpecified(t *testing.T) {

@@ -15,6 +15,7 @@ func (a *API) Routes(server *httpfront.Server) []httpfront.Route {
 		fetch     = httpfront.ShapeFetch
 		kv        = httpfront.ShapeKV
 		locks     = httpfront.ShapeLocks
+		timers    = httpfront.ShapeTimers
 	)
 	on := a.answering
 	return []httpfront.Route{
@@ -69,6 +70,11 @@ func (a *API) Routes(server *httpfront.Server) []httpfront.Route {
 		{Method: "POST", Pattern: "/api/v1/resources/kv/list", Level: readOnly, Handler: on(withoutQuery(a.listKV)), Refusal: kv},
 		{Method: "POST", Pattern: "/api/v1/locks", Level: readWrite, Handler: on(a.locks), Refusal: locks},
 
+		{Method: "POST", Pattern: "/api/v1/timers", Level: writeOnly, Handler: on(a.changeTimers), Refusal: timers},
+		{Method: "GET", Pattern: "/api/v1/timers/:queue", Level: readOnly, Handler: on(a.readTimers), Refusal: timers},
+		{Method: "GET", Pattern: "/api/v1/timers/:queue/*timerKey", Level: readOnly, Handler: on(a.peekTimer), Refusal: timers},
+		{Method: "DELETE", Pattern: "/api/v1/timers/:queue/*timerKey", Level: readWrite, Handler: on(a.cancelTimer), Refusal: timers},
+
 		{Method: "POST", Pattern: "/api/v1/fetch", Level: readOnly, Handler: on(a.fetch), Refusal: fetch},
 		{Method: "POST", Pattern: "/api/v1/fetch/offsets", Level: readOnly, Handler: on(a.fetchOffsets), Refusal: fetch},
 		{Method: "POST", Pattern: "/api/v1/partitions/changed", Level: readOnly, Handler: on(a.changed), Refusal: fetch},
@@ -88,6 +94,8 @@ func (a *API) Routes(server *httpfront.Server) []httpfront.Route {
 		{Method: "GET", Pattern: "/api/v1/analytics/worker-metrics", Level: readOnly, Handler: on(ranged(a.workerMetrics))},
 		{Method: "POST", Pattern: "/api/v1/stats/refresh", Level: admin, Handler: on(a.refreshStats)},
 		{Method: "GET", Pattern: "/api/v1/system/config", Level: admin, Handler: on(ofNode(a.settings))},
+		{Method: "GET", Pattern: "/api/v1/system/kv-timers", Level: admin, Handler: on(ofNode(a.describeSwitches))},
+		{Method: "POST", Pattern: "/api/v1/system/kv-timers", Level: admin, Handler: on(ofNode(a.changeSwitches))},
 		{Method: "GET", Pattern: "/api/v1/system/raft/state-hash", Level: admin, Handler: on(ofNode(a.stateHash))},
 		{Method: "GET", Pattern: "/api/v1/raft/status", Level: readOnly, Handler: on(a.raftStatus), Early: true},
 		{Method: "GET", Pattern: "/api/v1/raft/members", Level: readOnly, Handler: on(a.raftMembers), Early: true},

@@ -22,7 +22,7 @@ type transactionPlan struct {
 	place []ackPlace
 }
 
-// transaction acks, pushes, moves positions and changes rows, all or nothing (messaging 8).
+// transaction acks, pushes, moves positions, changes rows and timers, all or nothing (messaging 8).
 func (a *API) transaction(r *httpfront.Request) error {
 	answer := &wire.TransactionAnswer{ID: newID(r.Arrived)}
 	body, err := wire.DecodeTransaction(r.Body())
@@ -31,9 +31,6 @@ func (a *API) transaction(r *httpfront.Request) error {
 		answer.Reason, answer.Error = string(refusal.Code), refusal.Text
 		r.JSONOwned(200, wire.AppendTransaction(nil, answer))
 		return nil
-	}
-	if err == nil && len(body.Timers) > 0 {
-		err = httpfront.Refuse(httpfront.CodeBadRequest, "timers in a transaction are not available yet")
 	}
 	if err != nil {
 		return err
@@ -65,11 +62,24 @@ func (a *API) transaction(r *httpfront.Request) error {
 	return nil
 }
 
+// rolledBackStatus is the status of a transaction that rolled back: 200, and 403 where something must change before the bundle works, a
+// quota or what an operator has turned off (messaging 8.5). It is never a 503, so that nobody sends it again in a loop.
+func rolledBackStatus(reason string) int {
+	switch httpfront.Code(reason) {
+	case httpfront.CodeKVQuotaExceeded, httpfront.CodeKVDisabled, httpfront.CodeTimersDisabled:
+		return 403
+	}
+	return 200
+}
+
 // failTransaction answers a refusal in the body of 8.4 where messaging 8.5 wants it so.
 func (a *API) failTransaction(r *httpfront.Request, answer *wire.TransactionAnswer, err error) error {
 	var refusal *httpfront.Error
 	var invalid *wire.Error
 	switch {
+	case errors.As(err, &invalid) && invalid.RollBack:
+		answer.Reason, answer.Error = string(invalid.Code), invalid.Text
+		r.JSONOwned(200, wire.AppendTransaction(nil, answer))
 	case errors.As(err, &invalid) && invalid.Reason != "":
 		answer.Reason, answer.Error = invalid.Reason, invalid.Text
 		r.JSONOwned(httpfront.Refuse(httpfront.Code(invalid.Code), "").HTTPStatus(), wire.AppendTransaction(nil, answer))
@@ -118,6 +128,9 @@ func (a *API) planTransaction(r *httpfront.Request, body *wire.Transaction) (*tr
 		}
 	}
 	if err := a.planKV(plan, body); err != nil {
+		return nil, err
+	}
+	if err := a.planTransactionTimers(r, plan, body); err != nil {
 		return nil, err
 	}
 	if len(plan.items) == 0 {
@@ -215,6 +228,7 @@ func (p *transactionPlan) fill(answer *wire.TransactionAnswer, body *wire.Transa
 		})
 	}
 	p.fillKV(answer, result)
+	p.fillTimers(answer, result)
 	for i := range body.Positions {
 		answer.Results = append(answer.Results, wire.TransactionResult{Kind: wire.ResultPosition, OpIndex: i})
 	}

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"queen/actors"
 	"queen/httpfront/wire"
 	"queen/raftlog/command"
 )
@@ -44,12 +43,4 @@ func lostKV(body *wire.Transaction, result *command.TransactionResult) *wire.Los
 		return nil
 	}
 	return &wire.LostGate{KVLost: result.KV.Lost, FlatIndex: len(body.Operations) + int(result.KV.Lost.Op)}
-}
-
-// rolledBackStatus is the status of a transaction that rolled back: 200, except for what is no verdict about it (messaging 8.5).
-func rolledBackStatus(reason string) int {
-	if reason == actors.ReasonKVQuota {
-		return 403
-	}
-	return 200
 }

@@ -222,6 +222,13 @@ func AppendPopRefusal(dst []byte, text string) []byte {
 	return append(dst, `,"messages":[]}`...)
 }
 
+// AppendStateRefusal appends the body of a refusal of the state surfaces (state 1.3).
+func AppendStateRefusal(dst []byte, code, reason, detail string) []byte {
+	dst = appendText(dst, '{', "error", code)
+	dst = appendText(dst, ',', "reason", reason)
+	return append(appendText(dst, ',', "detail", detail), '}')
+}
+
 // AppendSuccessRefusal appends a refusal that begins with "success":false (messaging 2.7, 10).
 func AppendSuccessRefusal(dst []byte, text string) []byte {
 	dst = append(dst, `{"success":false`...)

@@ -481,6 +481,8 @@ var decoders = map[string]func([]byte) error{
 	"offsets":      func(b []byte) error { _, err := DecodeFetchOffsets(b); return err },
 	"changed":      func(b []byte) error { _, err := DecodeChanged(b); return err },
 	"trace":        func(b []byte) error { _, err := DecodeTrace(b); return err },
+	"timers":       func(b []byte) error { _, err := DecodeTimers(b, 256); return err },
+	"switches":     func(b []byte) error { _, err := DecodeSwitches(b); return err },
 	"replay":       func(b []byte) error { _, err := DecodeReplay(b); return err },
 }
 

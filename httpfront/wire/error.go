@@ -11,6 +11,8 @@ const (
 	CodeBadBody Code = "bad_body"
 	// CodeBadRequest: a member is missing or invalid by value.
 	CodeBadRequest Code = "bad_request"
+	// CodeTimersBadRequest: a call of timers is refused for the Reason beside it.
+	CodeTimersBadRequest Code = "timers_bad_request"
 )
 
 // Error is the refusal of a body. Nothing of the body was used.

@@ -163,10 +163,3 @@ func AppendKVPage(dst []byte, page *KVPage) []byte {
 	dst = appendTextOrNull(dst, ',', "nextAfter", page.After, page.Truncated)
 	return append(appendUint(dst, ',', "bytes", page.Bytes), '}')
 }
-
-// AppendStateRefusal appends the body of a refusal of the state surfaces (state 1.3).
-func AppendStateRefusal(dst []byte, code, reason, detail string) []byte {
-	dst = appendText(dst, '{', "error", code)
-	dst = appendText(dst, ',', "reason", reason)
-	return append(appendText(dst, ',', "detail", detail), '}')
-}

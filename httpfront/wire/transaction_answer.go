@@ -34,11 +34,13 @@ type TransactionResult struct {
 	// AckTxid and DeadLettered belong to an ack.
 	AckTxid      string
 	DeadLettered bool
-	// OpIndex is the index within its own array: of an operation on a row, or of a position.
+	// OpIndex is the index within its own array: of an operation on a row, a timer or a position.
 	OpIndex int
 	// KVOp and KV are an operation on a row and what became of it.
 	KVOp *command.KVOp
 	KV   *command.KVOpResult
+	// Timer belongs to a timer.
+	Timer *TimerResult
 }
 
 // TransactionResultKind is the type of a result.
@@ -50,6 +52,7 @@ const (
 	ResultAck
 	ResultPosition
 	ResultKV
+	ResultTimer
 )
 
 // AppendTransaction appends the answer to a transaction.
@@ -101,6 +104,10 @@ func appendResult(dst []byte, index int, r *TransactionResult) []byte {
 		dst = append(dst, `,"type":"kv"`...)
 		dst = appendInt(dst, ',', "opIndex", int64(r.OpIndex))
 		return appendKVOutcome(dst, r.KVOp, r.KV)
+	case ResultTimer:
+		dst = append(dst, `,"type":"timer"`...)
+		dst = appendInt(dst, ',', "opIndex", int64(r.OpIndex))
+		dst = appendTimer(dst, ',', r.Timer)
 	}
 	return append(dst, '}')
 }

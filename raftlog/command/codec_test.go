@@ -61,7 +61,7 @@ func TestEveryOpcodeHasASample(t *testing.T) {
 	for _, sample := range sampleCommands() {
 		have[sample.command.Op()] = true
 	}
-	for op := OpTermStart; op <= OpTimerFire; op++ {
+	for op := OpTermStart; op <= OpSwitches; op++ {
 		if !have[op] {
 			t.Errorf("opcode %d has no sample command", op)
 		}

@@ -81,6 +81,8 @@ func (d *decoder) command(op Opcode) (Command, error) {
 		return d.timers(), nil
 	case OpTimerFire:
 		return d.timerFire(), nil
+	case OpSwitches:
+		return d.switches(), nil
 	}
 	return nil, fmt.Errorf("read command %d: %w", op, ErrUnknownFormat)
 }

@@ -91,6 +91,7 @@ func sampleResults() []namedResult {
 			{Fate: TimerFired, LagMicros: 50_000}, {Fate: TimerPutOff}, {Fate: TimerDead}, {Fate: TimerGone}, {Fate: TimerChanged},
 			{Fate: TimerEarly}, {Fate: TimerInClear}, {Fate: TimerNoRoom}, {Fate: TimerPaused},
 		}}},
+		{"switches", &SwitchesResult{Off: SwitchKV | SwitchTimersFire}},
 	}
 }
 
@@ -131,7 +132,7 @@ func TestEveryResultKindHasASample(t *testing.T) {
 	for _, sample := range sampleResults() {
 		have[sample.result.(encodableResult).kind()] = true
 	}
-	for kind := ResultRefusal; kind <= ResultTimerFire; kind++ {
+	for kind := ResultRefusal; kind <= ResultSwitches; kind++ {
 		if !have[kind] && kind != ResultKind(OpMembership) { // which is Done
 			t.Errorf("result kind %d has no sample", kind)
 		}

@@ -101,6 +101,8 @@ func (d *decoder) result(kind ResultKind) Result {
 		return d.timersResult()
 	case ResultTimerFire:
 		return d.timerFireResult()
+	case ResultSwitches:
+		return d.switchesResult()
 	}
 	return nil
 }

@@ -37,6 +37,7 @@ const (
 	ResultLock             ResultKind = ResultKind(OpLock)
 	ResultTimers           ResultKind = ResultKind(OpTimers)
 	ResultTimerFire        ResultKind = ResultKind(OpTimerFire)
+	ResultSwitches         ResultKind = ResultKind(OpSwitches)
 )
 
 // resultVersion is the version of every result of format 7. A result whose fields change gets its own next one.
@@ -278,3 +279,4 @@ func (*KVSweepResult) kind() ResultKind            { return ResultKVSweep }
 func (*LockResult) kind() ResultKind               { return ResultLock }
 func (*TimersResult) kind() ResultKind             { return ResultTimers }
 func (*TimerFireResult) kind() ResultKind          { return ResultTimerFire }
+func (*SwitchesResult) kind() ResultKind           { return ResultSwitches }

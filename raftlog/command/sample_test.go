@@ -115,6 +115,7 @@ func sampleCommands() []namedCommand {
 			{Tenant: testUUID(1), Queue: "secret", Key: "k3", Number: 301, Payload: []byte(`{"encrypted":"AA=="}`), Encrypted: true},
 			{Tenant: testUUID(1), Queue: "secret", Key: "k7", Number: 302, Failure: TimerTransient, Reason: "no key"},
 			{Tenant: testUUID(1), Queue: "orders", Key: "k8", Number: 303, Failure: TimerPermanent, Reason: "not zstd"}}}},
+		{"switches", Switches{On: SwitchTimersFire, Off: SwitchKV | SwitchTimersSchedule}},
 	}
 }
 

@@ -39,6 +39,7 @@ const (
 	OpLock             Opcode = 25
 	OpTimers           Opcode = 26
 	OpTimerFire        Opcode = 27
+	OpSwitches         Opcode = 28
 )
 
 // Command is anything that can be put into an entry. The concrete types are the exported structs of this package.
@@ -365,7 +366,7 @@ const NoPartition uint64 = 0
 // old one can be dropped (architecture 7). Proposed by the leader in small steps.
 type MoveChunks struct {
 	Bucket uint32
-	// Partition is NoPartition for the chunks that rows of other kinds refer to: values of the KV store.
+	// Partition is NoPartition for the chunks that rows of other kinds refer to: values of the KV store, and payloads of timers.
 	Partition uint64
 	MaxBytes  uint32
 }
@@ -401,7 +402,7 @@ var names = func() map[Opcode]string {
 	for _, c := range []Command{
 		TermStart{}, Tick{}, Push{}, Ack{}, Extend{}, Claim{}, HandBack{}, Register{}, Configure{}, DeleteQueue{}, DeleteGroup{}, Seek{},
 		ChangeSubscription{}, Transaction{}, DeadLetterDelete{}, DeadLetterReplay{}, Retain{}, Sweep{}, MoveChunks{}, Trace{},
-		TraceSweep{}, Membership{}, KV{}, KVSweep{}, Lock{}, Timers{}, TimerFire{},
+		TraceSweep{}, Membership{}, KV{}, KVSweep{}, Lock{}, Timers{}, TimerFire{}, Switches{},
 	} {
 		names[c.Op()] = strings.TrimPrefix(fmt.Sprintf("%T", c), "command.")
 	}
@@ -442,3 +443,4 @@ func (KVSweep) Op() Opcode            { return OpKVSweep }
 func (Lock) Op() Opcode               { return OpLock }
 func (Timers) Op() Opcode             { return OpTimers }
 func (TimerFire) Op() Opcode          { return OpTimerFire }
+func (Switches) Op() Opcode           { return OpSwitches }

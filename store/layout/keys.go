@@ -90,6 +90,9 @@ const (
 	FamilyTimerDue Family = 'f'
 	// FamilyTimerCount: tenant -> its pending timers and the bytes of their payloads.
 	FamilyTimerCount Family = 'F'
+	// FamilyTimerChunk: bucket id, then what follows the family in the key of the row -> nothing: the timers whose payload lies in
+	// that bucket.
+	FamilyTimerChunk Family = 'G'
 	// FamilyMember: node id -> row of the members table.
 	FamilyMember Family = 'M'
 	// FamilyBucket: bucket id -> bytes and live chunks of the bucket. Written by the store alone.
@@ -378,6 +381,21 @@ func SplitTimerDue(key []byte) (dueMicros uint64, deliverMicros int64, number ui
 
 // TimerCount is the key of what a tenant has pending.
 func TimerCount(tenant uuid.UUID) []byte { return append([]byte{FamilyTimerCount}, tenant[:]...) }
+
+// TimerChunk is the key under which a timer, given by its key, is found by the bucket of its payload.
+func TimerChunk(bucket uint32, row []byte) []byte { return append(TimerChunksIn(bucket), row[1:]...) }
+
+// TimerChunksIn is the prefix of the timers whose payloads lie in a bucket.
+func TimerChunksIn(bucket uint32) []byte { return ids(FamilyTimerChunk, uint64(bucket)) }
+
+// TimerOfChunk is the key of the timer of a TimerChunk key; ok is false when it is none.
+func TimerOfChunk(key []byte) (row []byte, ok bool) {
+	const head = 1 + 8
+	if len(key) < head || key[0] != FamilyTimerChunk {
+		return nil, false
+	}
+	return append([]byte{FamilyTimer}, key[head:]...), true
+}
 
 // Member is the key of a row of the members table.
 func Member(node uint64) []byte { return ids(FamilyMember, node) }

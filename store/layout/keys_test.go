@@ -89,11 +89,13 @@ func TestGoldenKeys(t *testing.T) {
 		{"TimerDue", TimerDue(1, -2, 3), "f" + one + "7ffffffffffffffe" + three},
 		{"TimersDue", TimersDue(), "f"},
 		{"TimerCount", TimerCount(id), "F" + lease},
+		{"TimerChunk", TimerChunk(1, Timer(id, "pq", "r")), "G" + one + lease + "0002" + "7071" + "72"},
+		{"TimerChunksIn", TimerChunksIn(1), "G" + one},
 		{"Member", Member(1), "M" + one},
 		{"Members", Members(), "M"},
 		{"Bucket", Bucket(1), "b" + one},
 	}
-	pinned := map[string]bool{"LastNumber": true, "KVPlace": true, "KVIndexed": true, "SplitTimer": true, "SplitTimerDue": true}
+	pinned := map[string]bool{"LastNumber": true, "KVPlace": true, "KVIndexed": true, "SplitTimer": true, "SplitTimerDue": true, "TimerOfChunk": true}
 	families := map[byte]bool{}
 	for _, test := range tests {
 		want, err := hex.DecodeString(hex.EncodeToString([]byte(test.want[:1])) + test.want[1:])
@@ -199,6 +201,18 @@ func TestKVKeysAreReadBack(t *testing.T) {
 	}
 	if _, _, ok := KVIndexed(KVExpiryFrom(1)[:8]); ok {
 		t.Error("a cut key is read")
+	}
+}
+
+func TestTimerOfAChunkIsReadBack(t *testing.T) {
+	row := Timer(uuid.UUID{1}, "orders", "a/b")
+	if found, ok := TimerOfChunk(TimerChunk(7, row)); !ok || !bytes.Equal(found, row) {
+		t.Errorf("read %x, %v", found, ok)
+	}
+	for _, bad := range [][]byte{nil, TimerChunksIn(1)[:8], row, KVChunk(7, KV(uuid.UUID{1}, "n", "k"))} {
+		if _, ok := TimerOfChunk(bad); ok {
+			t.Errorf("%x is the key of a chunk of a timer", bad)
+		}
 	}
 }
 

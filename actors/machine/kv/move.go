@@ -3,6 +3,7 @@ package kv
 import (
 	"fmt"
 
+	"queen/actors/machine/moving"
 	"queen/store"
 	"queen/store/layout"
 )
@@ -14,22 +15,14 @@ type MoveWriter interface {
 	Bucket() uint32
 }
 
+// moveKeys and moveBytes are what moving a row writes: the row, and its place in the bucket before and after.
 const (
-	// moveRows bounds the rows of one step.
-	moveRows = 256
-	// moveKeys and moveBytes are what moving a row writes: the row, and its place in the bucket before and after.
 	moveKeys  = 3
 	moveBytes = 3 * (MaxPlaceBytes + 64)
 )
 
 // MoveInput is one step of emptying a bucket.
-type MoveInput struct {
-	Bucket uint32
-	// MaxBytes is how many bytes of values the step copies at most; one value always goes, when it fits.
-	MaxBytes uint64
-	// Fits tells whether the entry has room for so much.
-	Fits func(keys, bytes, chunkBytes int) bool
-}
+type MoveInput = moving.Input
 
 // MoveChunks copies the values that lie in a bucket into the block of the current entry, so that the bucket can be dropped
 // (architecture 7). What is read stays the same, its version too. The bucket must not be the one that receives chunks; then
@@ -38,41 +31,21 @@ func MoveChunks(r Reader, w MoveWriter, in MoveInput) (bytes uint64, more bool, 
 	if in.Bucket >= w.Bucket() {
 		return 0, false, nil
 	}
-	var keys [][]byte
-	scanned := r.Scan(layout.KVChunksIn(in.Bucket), nil, func(key, _ []byte) bool {
-		if more = len(keys) == moveRows; more {
-			return false
-		}
+	index := moving.Index{Prefix: layout.KVChunksIn(in.Bucket), Row: func(key []byte) ([]byte, error) {
 		_, row, ok := layout.KVIndexed(key)
 		if !ok {
-			err = fmt.Errorf("read chunk %x of a bucket: %w", key, ErrBadRow)
-			return false
+			return nil, fmt.Errorf("read chunk %x of a bucket: %w", key, ErrBadRow)
 		}
-		keys = append(keys, row)
-		return true
-	})
-	if err == nil && scanned != nil {
-		err = fmt.Errorf("list values in bucket %d: %w", in.Bucket, scanned)
-	}
-	if err != nil {
-		return 0, false, err
-	}
+		return row, nil
+	}}
 	x := &writing{w: w}
-	for i, key := range keys {
+	return moving.Step(r, index, in, func(key []byte) (moving.Chunk, error) {
 		row, err := chunkedRow(r, key, in.Bucket)
 		if err != nil {
-			return 0, false, fmt.Errorf("move value of row %x: %w", key, err)
+			return moving.Chunk{}, fmt.Errorf("move value of row %x: %w", key, err)
 		}
-		size := uint64(row.Chunk.Bytes)
-		if i > 0 && bytes+size > in.MaxBytes || !in.Fits(moveKeys, moveBytes, int(size)) {
-			return bytes, true, nil
-		}
-		if err := x.move(r, key, row); err != nil {
-			return 0, false, fmt.Errorf("move value of row %x: %w", key, err)
-		}
-		bytes += size
-	}
-	return bytes, more, nil
+		return moving.Chunk{Bytes: int(row.Chunk.Bytes), Keys: moveKeys, RowBytes: moveBytes, Move: func() error { return x.move(r, key, row) }}, nil
+	})
 }
 
 // chunkedRow reads a row whose value lies in a bucket.
@@ -104,12 +77,8 @@ func (x *writing) move(r Reader, key []byte, row *Row) error {
 }
 
 // HoldsChunksIn tells whether a value lies in a bucket, for the leader that looks for what keeps an old one.
-func HoldsChunksIn(r Reader, bucket uint32) (holds bool, err error) {
-	err = r.Scan(layout.KVChunksIn(bucket), nil, func(_, _ []byte) bool {
-		holds = true
-		return false
-	})
-	return holds, err
+func HoldsChunksIn(r Reader, bucket uint32) (bool, error) {
+	return moving.Holds(r, layout.KVChunksIn(bucket))
 }
 
 var _ MoveWriter = (*store.Batch)(nil)

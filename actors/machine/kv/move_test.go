@@ -68,6 +68,9 @@ func TestMovingEmptiesABucket(t *testing.T) {
 	}
 }
 
+// moveRows is how many rows a step moves.
+const moveRows = 256
+
 func TestAStepOfMovingIsBounded(t *testing.T) {
 	r := newRig(t)
 	value := strings.Repeat("1", inlineBytes+1)

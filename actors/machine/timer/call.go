@@ -155,9 +155,7 @@ func (m *Machine) schedule(w Writer, t *tally, fired *appends, in *CallInput, it
 	}
 	if old != nil {
 		m.unplace(w, old)
-		if old.Chunk != nil {
-			w.ReleaseChunk(*old.Chunk)
-		}
+		old.release(w)
 		t.count(old, -1)
 	}
 	row.Number, row.DueMicros = m.nextNumber(), in.StampMicros

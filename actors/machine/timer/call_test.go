@@ -304,6 +304,7 @@ func TestWritesStayWithinTheirEstimates(t *testing.T) {
 		}
 		for range 2 { // new, then rescheduled
 			m.NextEntry()
+			m.OpenBucket++
 			r.call(ops...)
 			keys, bytes := m.Writes()
 			most := counterBytes

@@ -16,7 +16,7 @@ import (
 var ErrBadRow = errors.New("timer row does not decode")
 
 // inlineBytes is the largest payload that is kept in the row itself: a full call stays well within what an entry may write. A
-// larger one becomes a chunk of its own, which keeps its bucket alive as long as the timer.
+// larger one becomes a chunk of its own, which keeps its bucket alive until it is moved, see MoveChunks.
 const inlineBytes = 4 << 10
 
 // maxReasonBytes is how much of the text of a failure is kept.

@@ -14,7 +14,7 @@
 // The order is by the instant from which a timer may fire: its deliverAt, but not below the stamp of the command that wrote the
 // row. So places are added at the end of time that has passed, however negative a delay is; deliverAt orders those of one instant.
 //
-// A payload above 4 KiB is a chunk. The machine neither decompresses nor encrypts: the leader does, and its command carries what
+// A payload above 4 KiB is a chunk, with a row that finds the timer by the bucket of it. The machine neither decompresses nor encrypts: the leader does, and its command carries what
 // is appended. It does not push either: it returns what is to be appended and what is to be filed, and the caller does both in
 // the same entry.
 package timer

@@ -3,6 +3,7 @@ package timer
 import (
 	"queen/raftlog/command"
 	"queen/store"
+	"queen/store/layout"
 )
 
 // Reader is what the machine reads rows through. It shows what the machine has written.
@@ -23,15 +24,17 @@ type Writer interface {
 
 const (
 	// Keys and RowBytes are what an operation of a call, or a planned timer, writes to the main database at most: the row, its
-	// place, the place that it leaves, the count of its tenant. What is appended and filed comes on top, and the counters once a
-	// command.
-	Keys     = 4
-	RowBytes = 2_048
+	// place, the place that it leaves, the count of its tenant, its payload in the bucket where it was and where it is. What is
+	// appended and filed comes on top, and the counters once a command.
+	Keys     = 6
+	RowBytes = 3_072
 )
 
-// OpBytes is what an operation of a call writes to the main database at most.
+// OpBytes is what an operation of a call writes to the main database at most. Queue and key stand in the key of the row, in its
+// place, and twice in buckets.
 func OpBytes(op *command.TimerOp) int {
-	n := RowBytes + len(op.Partition) + len(op.Txid) + len(op.ProducerSub)
+	const fixed = 512
+	n := fixed + 4*(len(op.Queue)+len(op.Key)) + len(op.Partition) + len(op.Txid) + len(op.ProducerSub)
 	if len(op.Payload) <= inlineBytes {
 		n += len(op.Payload)
 	}
@@ -84,9 +87,7 @@ func (m *Machine) nextNumber() uint64 {
 func (m *Machine) remove(w Writer, t *tally, row *Row) {
 	w.Delete(row.key())
 	m.unplace(w, row)
-	if row.Chunk != nil {
-		w.ReleaseChunk(*row.Chunk)
-	}
+	row.release(w)
 	t.count(row, -1)
 }
 
@@ -98,4 +99,14 @@ func (row *Row) keep(w Writer, payload []byte) {
 	}
 	ref := w.SetChunk(w.ReserveChunk(), payload)
 	row.Chunk = &ref
+	w.Put(layout.TimerChunk(ref.Bucket, row.key()), []byte{})
+}
+
+// release gives the chunk of the payload up, if there is one.
+func (row *Row) release(w Writer) {
+	if row.Chunk == nil {
+		return
+	}
+	w.Delete(layout.TimerChunk(row.Chunk.Bucket, row.key()))
+	w.ReleaseChunk(*row.Chunk)
 }

@@ -197,6 +197,18 @@ func (tr *trial) doFire(t *rapid.T) {
 	}
 }
 
+// doMove begins a bucket and empties another one, in part.
+func (tr *trial) doMove(t *rapid.T) {
+	tr.space.NextEntry()
+	if memory, ok := tr.space.(*rowtest.Memory); ok && rapid.Bool().Draw(t, "new bucket") {
+		memory.OpenBucket++
+	}
+	in := MoveInput{Bucket: rapid.Uint32Range(1, 4).Draw(t, "bucket"), MaxBytes: rapid.Uint64Range(0, 3*inlineBytes).Draw(t, "most"), Fits: always}
+	if _, _, err := MoveChunks(tr.space, tr.space, in); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // copied is the model as it is, for what is rolled back.
 func (m *model) copied() *model {
 	return &model{timers: maps.Clone(m.timers), ended: maps.Clone(m.ended), planned: slices.Clone(m.planned)}
@@ -215,6 +227,7 @@ func (tr *trial) run(t *rapid.T) {
 			tr.now += rapid.SampledFrom([]uint64{1, millisecond, 299 * millisecond, second, 3 * second, 70 * second}).Draw(t, "passes")
 		},
 		"entry":   func(*rapid.T) { tr.space.NextEntry() },
+		"move":    tr.doMove,
 		"restart": func(*rapid.T) { tr.load() },
 		// A command that is taken back leaves nothing: the actor forgets its memory.
 		"rollback": func(t *rapid.T) {
@@ -279,7 +292,7 @@ func TestTimersEqualAModel(t *testing.T) {
 func TestTimersEqualAModelOverTheStore(t *testing.T) {
 	s := newStored(t)
 	rapid.Check(t, func(t *rapid.T) {
-		s.wipe([]byte{layout.FamilyTimer}, layout.TimersDue(), []byte{layout.FamilyTimerCount}, countersKey)
+		s.wipe([]byte{layout.FamilyTimer}, layout.TimersDue(), []byte{layout.FamilyTimerCount}, []byte{layout.FamilyTimerChunk}, countersKey)
 		tr := &trial{newRig(t, s), &model{timers: map[timerName]modelTimer{}, ended: map[uuid.UUID]string{}}}
 		tr.run(t)
 	})

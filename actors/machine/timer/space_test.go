@@ -19,7 +19,7 @@ var (
 // space is where a machine keeps its rows: in memory, or over a real store.
 type space interface {
 	Reader
-	Writer
+	MoveWriter
 	// Mark returns what undoes everything since.
 	Mark() (rollback func())
 	// NextEntry ends the entry and begins another.

@@ -19,6 +19,7 @@ import (
 	"queen/httpfront"
 	"queen/httpfront/api"
 	"queen/httpfront/api/history"
+	"queen/httpfront/envelope"
 	"queen/raftlog"
 	"queen/raftlog/command"
 	"queen/store"
@@ -38,6 +39,7 @@ type Node struct {
 	health    *health
 	history   *history.Recorder
 	disk      *diskGate
+	keys      *envelope.Keyring
 	stopTLS   context.CancelFunc
 
 	// running ends when the node stops; background are the goroutines that it ends.
@@ -200,9 +202,10 @@ func (n *Node) openHTTP(context.Context) error {
 	n.disk = newDiskGate(&n.config, n.log)
 	n.health.disk = n.disk
 	settings := apiConfig(&n.config)
-	if settings.Cipher, err = keyring(&n.config); err != nil {
+	if n.keys, err = keyring(&n.config); err != nil {
 		return errors.Join(err, port.Close())
 	}
+	settings.Cipher = n.keys
 	n.history = history.Open(historyOptions(&n.config, n.log))
 	settings.History = n.history
 	settings.Membership = n.membership
@@ -251,6 +254,7 @@ func (n *Node) openStore(context.Context) (err error) {
 		KV: actors.KVConfig{
 			SweepInterval: milliseconds(n.config.KVSweepMs), SweepRows: uint32(n.config.KVSweepLimit), RefuseApply: n.config.TestRefuseApplyKV,
 		},
+		Timers:       timersConfig(&n.config, n.keys),
 		Observer:     n.health.handlers.Observer(),
 		NoQuorumFail: milliseconds(n.config.RaftNoQuorumFailMs),
 		QuorumAge:    n.health.quorumAge,

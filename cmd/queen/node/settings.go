@@ -6,12 +6,15 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"queen/actors"
 	"queen/cmd/queen/config"
 	"queen/cmd/queen/version"
 	"queen/httpfront"
 	"queen/httpfront/api"
 	"queen/httpfront/api/history"
 	"queen/httpfront/envelope"
+	"queen/raftlog/command"
+	"queen/store"
 )
 
 // What the packages are configured with, from the settings of the process.
@@ -30,6 +33,12 @@ func apiConfig(c *config.Config) api.Config {
 		KV: api.KVConfig{
 			ValueBytes: uint32(c.KVMaxValueBytes), ReadBytes: uint32(c.KVMaxReadBytes), Ops: c.KVMaxOpsPerCall, Keys: c.KVMaxKeysPerCall,
 		},
+		Timers: api.TimerLimits{
+			MaxOps:          c.TimersMaxOpsPerCall,
+			MaxPayloadBytes: int(c.TimersMaxPayloadBytes),
+			HorizonSeconds:  int64(c.TimersMaxHorizonSeconds),
+			InflatedBytes:   messageMaxBytes(c),
+		},
 
 		GroupLagMaxCursors: int(c.MetricsGroupLagMaxCursors),
 		SumTenants:         !c.MetricsTenantLabel,
@@ -37,6 +46,29 @@ func apiConfig(c *config.Config) api.Config {
 		ServerID:           c.ServerID,
 		Port:               c.Port,
 		Settings:           c.Settings(),
+	}
+}
+
+// messageMaxBytes is the largest payload that a fire can append: what a client could push, and what one log entry and one block
+// of the store carry beside everything that goes with it.
+func messageMaxBytes(c *config.Config) int {
+	const besideBytes = 512 << 10
+	return int(min(c.MaxBodyBytes, c.RaftEntryMaxBytes-besideBytes, store.MaxBlockBytes-8*besideBytes))
+}
+
+func timersConfig(c *config.Config, keys *envelope.Keyring) actors.TimersConfig {
+	return actors.TimersConfig{
+		Tick:     milliseconds(c.TimerTickMs),
+		Batch:    c.TimerFireBatch,
+		MaxBytes: int(c.TimerFireMaxBytes),
+		Backoff: command.TimerBackoff{
+			MinMs:       uint32(c.SweeperBackoffMinMs),
+			MaxMs:       uint32(c.SweeperBackoffMaxMs),
+			TransientMs: uint32(c.SweeperTransientBackoffMs),
+			MaxAttempts: uint32(c.SweeperMaxAttempts),
+		},
+		MaxPayloadBytes: messageMaxBytes(c),
+		Sealer:          keys,
 	}
 }
 

@@ -30,8 +30,7 @@ func checkSupported(c *config.Config) error {
 // idleFamilies and idleSettings are what this build reads, checks and has no use for: their features are not there, or need a
 // second node. A node without them is as good, so they do not stop the start.
 var (
-	idleFamilies = []string{"QUEEN_BACKUP_", "QUEEN_EPHEMERAL_", "QUEEN_PROXY_", "QUEEN_SWEEPER_", "QUEEN_STORE_SCRUB_",
-		"QUEEN_RAFT_TIMER_", "QUEEN_TIMERS_"}
+	idleFamilies = []string{"QUEEN_BACKUP_", "QUEEN_EPHEMERAL_", "QUEEN_PROXY_", "QUEEN_STORE_SCRUB_"}
 	idleSettings = []string{"QUEEN_KV_REQUIRE_GRANT", "QUEEN_KV_MAX_TENANTS", "QUEEN_KV_READ_RATE", "QUEEN_KV_READ_BURST",
 		"QUEEN_KV_WRITE_RATE", "QUEEN_KV_WRITE_BURST", "QUEEN_CELL_ID", "QUEEN_CONSUME_CHECKPOINT_MS",
 		"QUEEN_CONSUME_ROWS_PER_COMMAND", "QUEEN_RAFT_CLIENT_OFFLOAD",
