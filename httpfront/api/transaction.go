@@ -117,7 +117,7 @@ func (a *API) planTransaction(r *httpfront.Request, body *wire.Transaction) (*tr
 			return nil, err
 		}
 	}
-	if err := a.planKV(plan, body); err != nil {
+	if err := a.planKV(r, plan, body); err != nil {
 		return nil, err
 	}
 	if len(plan.items) == 0 {
