@@ -61,9 +61,23 @@ func (s *Server) settleAnswer(r *Request) {
 			r.Fail(err)
 		}
 	}
+	r.giveBackExcess()
 	if r.sending != nil {
 		r.Ctx.Conn().(*conn).sending.Store(r.sending)
 	}
+}
+
+// giveBackExcess lets an answer keep no more permits than it needs: what it may have is often more than what it turns out to be.
+func (r *Request) giveBackExcess() {
+	size := int64(len(r.Ctx.Response.Body()))
+	if size <= FreeAnswerBytes {
+		size = 0
+	}
+	if r.sending == nil || r.sending.bytes <= size {
+		return
+	}
+	r.server.answers.correct(r.sending.bytes, size)
+	r.sending.bytes = size
 }
 
 // undo takes back what depends on an answer that is not sent.

@@ -211,3 +211,36 @@ func TestEveryRefusalOfAHostileClientHasAStableCode(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAnswerKeepsOnlyThePermitsItNeeds: what an answer may have is reserved before it is known, and the rest given back.
+func TestAnAnswerKeepsOnlyThePermitsItNeeds(t *testing.T) {
+	const reserved, size = 64 << 20, 16 << 20 // more than the buffers of a connection
+	s := startServer(t, testConfig(), Route{Method: "GET", Pattern: "/api/large", Handler: func(r *Request) {
+		if err := r.ReserveAnswer(reserved); err != nil {
+			r.Fail(err)
+			return
+		}
+		r.JSONOwned(200, bytes.Repeat([]byte("1"), size))
+	}})
+	client, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.Write([]byte(largeRequest)); err != nil {
+		t.Fatal(err)
+	}
+	await := func(want int64) {
+		t.Helper()
+		end := time.Now().Add(10 * time.Second)
+		for held, _ := s.answers.state(); held != want; held, _ = s.answers.state() {
+			if time.Now().After(end) {
+				t.Fatalf("%d bytes are held, want %d", held, want)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	await(size)
+	client.Close()
+	await(0)
+}

@@ -115,7 +115,7 @@ func TestKVConsoleList_state2(t *testing.T) {
 	for _, key := range []string{"a/1", "a/2", "b"} {
 		s.put(key, `"four"`)
 	}
-	s.call(`{"op":"put","key":"a/0","value":null,"ttlSeconds":1}`)
+	s.put("a/0", "null")
 	row := func(key, value string) string {
 		return fmt.Sprintf(`{"key":%q,"value":%s,"version":"*","expiresAt":null,"updatedAt":"*","expired":false}`, key, value)
 	}
@@ -128,6 +128,7 @@ func TestKVConsoleList_state2(t *testing.T) {
 			t.Errorf("limit %s: %d rows", limit, len(rows))
 		}
 	}
+	s.call(`{"op":"put","key":"a/0","value":null,"ttlSeconds":1}`)
 	time.Sleep(1200 * time.Millisecond) // the row has expired; it is swept some time later
 	if rows, _ := s.console("")["rows"].([]any); len(rows) != 3 {
 		t.Errorf("got %v", rows)
@@ -165,7 +166,7 @@ func TestKVConsoleNamespaces_state2(t *testing.T) {
 	at := func(namespace string) *rows { return &rows{t, client, namespace} }
 	at("b").put("k", "1")
 	at("a.z").put("k", "1")
-	at("a").call(`{"op":"put","key":"1","value":1,"ttlSeconds":1}`, `{"op":"put","key":"2","value":1,"ttlSeconds":1}`, `{"op":"put","key":"3","value":1,"forever":true}`)
+	at("a").call(`{"op":"put","key":"1","value":1,"ttlSeconds":2}`, `{"op":"put","key":"2","value":1,"ttlSeconds":2}`, `{"op":"put","key":"3","value":1,"forever":true}`)
 	at("gone").put("k", "1")
 	at("gone").call(`{"op":"delete","key":"k"}`)
 	const before = `{"namespaces":[{"namespace":"a","keys":3},{"namespace":"a.z","keys":1},{"namespace":"b","keys":1}]}`

@@ -38,16 +38,19 @@ func TestKVRowsExpire_state2(t *testing.T) {
 	t.Parallel()
 	s := newRows(t)
 	for _, key := range []string{"get", "putIfAbsent", "check", "delete", "kept"} {
-		s.call(fmt.Sprintf(`{"op":"put","key":%q,"value":{"v":1},"ttlSeconds":1}`, key))
+		elements := s.call(fmt.Sprintf(`{"op":"put","key":%q,"value":{"v":1},"ttlSeconds":1}`, key), fmt.Sprintf(`{"op":"get","key":%q}`, key))
+		if elements[1]["found"] != true {
+			t.Errorf("%s is not found at once: %v", key, elements[1])
+		}
 	}
 	s.call(`{"op":"put","key":"incr","value":{},"ttlSeconds":1}`)
 	s.call(`{"op":"put","key":"kept","value":2,"forever":true}`) // never inherits
-	first := s.call(`{"op":"incr","key":"window","delta":1,"ttlSeconds":1}`, `{"op":"get","key":"window"}`)[1]
+	s.call(`{"op":"incr","key":"short","delta":5,"ttlSeconds":1}`)
+	first := s.call(`{"op":"incr","key":"window","delta":1,"ttlSeconds":500}`, `{"op":"get","key":"window"}`)[1]
 	second := s.call(`{"op":"incr","key":"window","delta":1,"ttlSeconds":1000}`, `{"op":"get","key":"window"}`)[1]
 	if first["expiresAt"] != second["expiresAt"] || second["value"] != json.Number("2") {
 		t.Errorf("an incr moves the expiry: %v, %v", first, second)
 	}
-	s.value("get", `{"v":1}`)
 	time.Sleep(1500 * time.Millisecond) // the rule is about this time
 	s.value("get", "")
 	s.value("kept", "2")
@@ -62,7 +65,7 @@ func TestKVRowsExpire_state2(t *testing.T) {
 	if element := s.call(`{"op":"incr","key":"incr","delta":1,"forever":true}`, `{"op":"get","key":"incr"}`)[1]; element["value"] != json.Number("1") || element["expiresAt"] != nil {
 		t.Errorf("got %v", element)
 	}
-	if element := s.call(`{"op":"incr","key":"window","delta":1,"ttlSeconds":1000}`)[0]; element["value"] != json.Number("1") {
+	if element := s.call(`{"op":"incr","key":"short","delta":1,"ttlSeconds":1000}`)[0]; element["value"] != json.Number("1") {
 		t.Errorf("got %v", element)
 	}
 	rest := s.call(`{"op":"getMany","keys":["get","kept"]}`, `{"op":"getPrefix","prefix":"g"}`)

@@ -162,18 +162,19 @@ func TestSemaphoreNeverExceedsItsLimit_state4(t *testing.T) {
 func TestLockExpiresAndFences_state4(t *testing.T) {
 	t.Parallel()
 	l := newLocks(t)
-	permit := l.needs(`{"op":"acquire","ttlSeconds":1,"owner":"slow"}`, l.acquired(0, `"slow"`, ""))
-	guard, err := json.Marshal(permit["guard"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	permit := l.needs(`{"op":"acquire","ttlSeconds":60,"owner":"slow"}`, l.acquired(0, `"slow"`, ""))
 	queue := uniqueName(t)
 	guarded := func(txid string) harness.TransactionReply {
+		guard, err := json.Marshal(permit["guard"])
+		if err != nil {
+			t.Fatal(err)
+		}
 		return l.client.Transaction(`{"operations":[` + pushText(queue, txid) + `],"kv":[` + string(guard) + `]}`)
 	}
 	if reply := guarded("in-time"); !reply.Success {
 		t.Fatalf("got %v", reply)
 	}
+	permit = l.needs(fmt.Sprintf(`{"op":"renew","token":%s,"ttlSeconds":1}`, tokenOf(permit)), `{"op":"renew","renewed":true,"slot":0,"token":"*","guard":"*"}`)
 	time.Sleep(1300 * time.Millisecond) // the rule is about this time
 	needRolledBack(t, guarded("too-late"), "kv_precondition")
 	next := l.needs(`{"op":"acquire","ttlSeconds":60,"owner":"next"}`, l.acquired(0, `"next"`, ""))

@@ -34,14 +34,34 @@ func (c *KVConfig) bounds() *wire.KVBounds {
 type kvUse struct {
 	// writes tells that it needs an entry, grows that it may store more than there was.
 	writes, grows bool
+	// answerBytes is how large the answer may be.
+	answerBytes int64
 }
 
-func useOfKV(ops []command.KVOp) (use kvUse) {
+// rowAnswerBytes is what a row takes in an answer without its value: its key and the rest, names and times.
+const rowAnswerBytes = 640
+
+func useOfKV(ops []command.KVOp, limits command.KVLimits) (use kvUse) {
+	value, listed := int64(limits.ValueBytes), int64(0)
 	for i := range ops {
-		kind := ops[i].Kind
+		kind, rows := ops[i].Kind, int64(1)
 		use.writes = use.writes || kind.Writes()
 		use.grows = use.grows || kind.Writes() && kind != command.KVDelete
+		switch {
+		case kind == command.KVGetMany:
+			rows = int64(len(ops[i].Keys))
+			listed += rows * value
+		case kind == command.KVGetPrefix && ops[i].KeysOnly:
+			rows = int64(ops[i].Limit)
+		case kind == command.KVGetPrefix:
+			rows = int64(ops[i].Limit)
+			listed += rows * value
+		default: // shows the value that it has found, whatever the others have shown
+			use.answerBytes += value
+		}
+		use.answerBytes += rows * rowAnswerBytes
 	}
+	use.answerBytes += min(listed, int64(limits.ReadBytes)+value)
 	return use
 }
 
@@ -57,7 +77,8 @@ func (a *API) admitKV(use kvUse) error {
 	return nil
 }
 
-// callRows runs a call of the KV store or of locks: through the log when it writes, else on a linearizable view (state 2.6).
+// callRows runs a call of the KV store or of locks: through the log when it writes, else on a linearizable view (state 2.6). Room for
+// its answer is reserved before anything is read.
 func callRows[R command.Result](a *API, r *httpfront.Request, use kvUse, call command.Command, read func(context.Context) (R, error)) (result R, err error) {
 	span, err := a.span(r, a.config.WriteTimeout)
 	if err == nil && use.writes {
@@ -65,6 +86,9 @@ func callRows[R command.Result](a *API, r *httpfront.Request, use kvUse, call co
 	}
 	if err == nil {
 		err = a.admitKV(use)
+	}
+	if err == nil {
+		err = r.ReserveAnswer(use.answerBytes)
 	}
 	if err != nil {
 		return result, err
@@ -87,8 +111,9 @@ func callRows[R command.Result](a *API, r *httpfront.Request, use kvUse, call co
 }
 
 func (a *API) callKV(r *httpfront.Request, ops []command.KVOp) (*command.KVResult, error) {
-	call := &command.KV{Tenant: r.Tenant, Limits: a.config.KV.limits(), Ops: ops}
-	result, err := callRows(a, r, useOfKV(ops), call, func(ctx context.Context) (*command.KVResult, error) {
+	limits := a.config.KV.limits()
+	call := &command.KV{Tenant: r.Tenant, Limits: limits, Ops: ops}
+	result, err := callRows(a, r, useOfKV(ops, limits), call, func(ctx context.Context) (*command.KVResult, error) {
 		return a.broker().ReadKV(ctx, call)
 	})
 	a.countKV(ops, result, time.Since(r.Arrived))
@@ -157,11 +182,14 @@ func (a *API) oneRow(r *httpfront.Request, op *command.KVOp, err error) error {
 	return nil
 }
 
-// consoleKV is a read of the console.
-func consoleKV[R any](a *API, r *httpfront.Request, read func(context.Context) (R, error)) (result R, err error) {
+// consoleKV is a read of the console, whose answer may have so many bytes.
+func consoleKV[R any](a *API, r *httpfront.Request, answerBytes int64, read func(context.Context) (R, error)) (result R, err error) {
 	deadline, err := a.deadline(r, a.config.WriteTimeout)
 	if err == nil {
 		err = a.admitKV(kvUse{})
+	}
+	if err == nil {
+		err = r.ReserveAnswer(answerBytes)
 	}
 	if err != nil {
 		return result, err
@@ -173,7 +201,7 @@ func consoleKV[R any](a *API, r *httpfront.Request, read func(context.Context) (
 
 // listKVNamespaces shows the namespaces of a tenant (state 2.11).
 func (a *API) listKVNamespaces(r *httpfront.Request) error {
-	namespaces, err := consoleKV(a, r, func(ctx context.Context) ([]actors.KVNamespace, error) {
+	namespaces, err := consoleKV(a, r, 0, func(ctx context.Context) ([]actors.KVNamespace, error) {
 		return a.broker().KVNamespaces(ctx, r.Tenant)
 	})
 	if err != nil {
@@ -196,7 +224,11 @@ func (a *API) listKV(r *httpfront.Request) error {
 	if err != nil {
 		return err
 	}
-	listed, err := consoleKV(a, r, func(ctx context.Context) (*kv.Listed, error) {
+	bytes := int64(body.Limit) * rowAnswerBytes
+	if !body.KeysOnly {
+		bytes += min(int64(body.Limit)*int64(a.config.KV.ValueBytes), consoleReadBytes+int64(a.config.KV.ValueBytes))
+	}
+	listed, err := consoleKV(a, r, bytes, func(ctx context.Context) (*kv.Listed, error) {
 		return a.broker().ListKV(ctx, kv.ListInput{
 			Tenant: r.Tenant, Namespace: body.Namespace, Prefix: body.Prefix, After: body.After, Limit: body.Limit, KeysOnly: body.KeysOnly,
 			IncludeExpired: body.IncludeExpired, ReadBytes: consoleReadBytes,

@@ -12,8 +12,15 @@ import (
 
 func useOfLocks(ops []command.LockOp) (use kvUse) {
 	for i := range ops {
+		holders := int64(1)
+		switch ops[i].Kind {
+		case command.LockGet:
+			holders = kv.MaxSlots
+		case command.LockAcquire:
+			holders, use.grows = int64(ops[i].Limit), true
+		}
 		use.writes = use.writes || ops[i].Kind != command.LockGet
-		use.grows = use.grows || ops[i].Kind == command.LockAcquire
+		use.answerBytes += holders * rowAnswerBytes
 	}
 	return use
 }

@@ -127,7 +127,7 @@ func (a *API) planTransaction(r *httpfront.Request, body *wire.Transaction) (*tr
 			return nil, err
 		}
 	}
-	if err := a.planKV(plan, body); err != nil {
+	if err := a.planKV(r, plan, body); err != nil {
 		return nil, err
 	}
 	if err := a.planTransactionTimers(r, plan, body); err != nil {

@@ -1,12 +1,13 @@
 package api
 
 import (
+	"queen/httpfront"
 	"queen/httpfront/wire"
 	"queen/raftlog/command"
 )
 
 // planKV reads the operations on rows that ride in a transaction (state 2.12).
-func (a *API) planKV(plan *transactionPlan, body *wire.Transaction) (err error) {
+func (a *API) planKV(r *httpfront.Request, plan *transactionPlan, body *wire.Transaction) (err error) {
 	if len(body.KV) == 0 {
 		return nil
 	}
@@ -17,7 +18,11 @@ func (a *API) planKV(plan *transactionPlan, body *wire.Transaction) (err error) 
 	if err != nil {
 		return err
 	}
-	return a.admitKV(useOfKV(plan.call.KV))
+	use := useOfKV(plan.call.KV, plan.call.KVLimits)
+	if err := a.admitKV(use); err != nil {
+		return err
+	}
+	return r.ReserveAnswer(use.answerBytes)
 }
 
 // fillKV adds the results of the operations on rows, which stand behind those of the operations (messaging 8.3).

@@ -1,4 +1,4 @@
-// Package wire turns the JSON of the HTTP interface into Go values and back (messaging 3 to 11, 13).
+// Package wire turns the JSON of the HTTP interface into Go values and back (messaging 3 to 11, 13; state 2, 4).
 //
 // It knows nothing of HTTP, of the state machine or of clocks: every function is pure. Decoding is done by a scanner of
 // our own, which validates the whole body by the JSON grammar and keeps payloads as the text that was sent; encoding
@@ -15,5 +15,5 @@
 //  5. Byte slices of decoded values alias the body where their comment says so; strings never do.
 //  6. An encoder writes compact JSON that is valid UTF-8.
 //
-// A decoder refuses with an *Error; its code and text are those of the answer.
+// A decoder refuses with an *Error; its code and text are those of the answer, and its reason on the state surfaces.
 package wire
