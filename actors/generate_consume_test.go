@@ -243,7 +243,7 @@ func (g *generator) transaction() command.Command {
 		}
 		c.Positions = append(c.Positions, position)
 	}
-	if g.oneIn(3) {
+	if g.oneIn(2) {
 		c.KVLimits, c.KV = g.kvLimits(), g.kvOps(c.Tenant, 1+g.random.IntN(3), false)
 	}
 	if g.oneIn(2) {

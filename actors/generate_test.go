@@ -123,7 +123,7 @@ func (g *generator) weighted() []struct {
 		weight int
 		make   func() command.Command
 	}{
-		{165, func() command.Command {
+		{155, func() command.Command {
 			return command.Push{Tenant: g.tenant(), Groups: g.groups(1 + g.random.IntN(3))}
 		}},
 		{210, g.claim},
@@ -149,10 +149,10 @@ func (g *generator) weighted() []struct {
 		{6, g.membership},
 		{50, g.kvCall},
 		{4, g.kvSweep},
-		{16, g.lock},
+		{24, g.lock},
 		{25, g.timers},
 		{17, g.timerFire},
-		{3, g.switches},
+		{5, g.switches},
 		{5, func() command.Command { return command.Tick{} }},
 	}
 }

@@ -24,7 +24,7 @@ func (g *generator) switches() command.Command {
 		return command.Switches{On: g.model.off}
 	}
 	return command.Switches{Off: pick(g, []command.Switch{
-		command.SwitchKV, command.SwitchTimersSchedule, command.SwitchTimersSchedule, command.SwitchTimersFire,
+		command.SwitchKV, command.SwitchKV, command.SwitchTimersSchedule, command.SwitchTimersSchedule, command.SwitchTimersFire,
 	})}
 }
 

@@ -151,18 +151,3 @@ func fits(got, want any) bool {
 		return reflect.DeepEqual(got, want)
 	}
 }
-
-// needRefusal ends the test unless the answer is a refusal of the state surfaces (state.md 1.3).
-func needRefusal(t *testing.T, answer harness.Response, status int, code, reason string) {
-	t.Helper()
-	need(t, answer, status)
-	needExactKeys(t, answer.Object(), "error", "reason", "detail")
-	if answer.Text("error") != code || answer.Text("reason") != reason || answer.Text("detail") == "" {
-		t.Fatalf("want error %q and reason %q, got %v", code, reason, answer)
-	}
-	if status == 503 || status == 429 {
-		if after := answer.Header.Get("Retry-After"); after == "" {
-			t.Fatalf("want Retry-After, got %v", answer.Header)
-		}
-	}
-}

@@ -126,13 +126,7 @@ func TestKVFaultsInATransaction_state2(t *testing.T) {
 	queue := uniqueName(t)
 	refused := func(status int, reason string, ops ...string) {
 		t.Helper()
-		reply := s.bundle(pushText(queue, "t"), ops...)
-		need(t, reply.Response, status)
-		body := reply.Object()
-		needShape(t, body, fmt.Sprintf(`{"transactionId":"*","success":false,"reason":%q,"error":"*","results":[]}`, reason))
-		if text, _ := body["transactionId"].(string); !uuidAny.MatchString(text) {
-			t.Errorf("got %v", reply)
-		}
+		needTransactionRefusal(t, s.bundle(pushText(queue, "t"), ops...), status, reason)
 	}
 	for _, fault := range kvFaults {
 		if !strings.Contains(fault.op, "getPrefix") {
@@ -159,4 +153,48 @@ func TestKVFaultsInATransaction_state2(t *testing.T) {
 			t.Errorf("got %v", reply)
 		}
 	}
+}
+
+// state.md 2.12, 3.7, messaging 8.3: rows and timers ride in one transaction, rows before timers, and the guard of a row takes the timers
+// with it.
+func TestKVAndTimersRideTogether_state2(t *testing.T) {
+	t.Parallel()
+	s := newRows(t)
+	queue := uniqueName(t)
+	bundle := func(push string, timers []timerOp, kv ...string) harness.TransactionReply {
+		list, err := json.Marshal(timers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.client.Transaction(`{"operations":[` + pushText(queue, push) + `],"timers":` + string(list) + `,"kv":[` + s.list(kv...) +
+			`],"positions":[{"queue":"` + queue + `","consumerGroup":"g","offset":0}]}`)
+	}
+	pushOne(t, s.client, harness.Item{Queue: queue, Payload: 0, TransactionID: "first"})
+	reply := bundle("a", []timerOp{scheduleOf(queue, "k", farAway), cancelOf(queue, "none")},
+		`{"op":"incr","key":"n","delta":1,"forever":true}`, `{"op":"get","key":"n"}`)
+	if need(t, reply.Response, 200); !reply.Success {
+		t.Fatalf("got %v", reply)
+	}
+	needShape(t, reply.Object()["results"], fmt.Sprintf(`[
+		{"index":0,"type":"push","success":true,"transactionId":"a","messageId":"*","queueName":%[1]q},
+		{"index":1,"type":"kv","opIndex":0,"op":"incr","applied":true,"key":"n","value":1,"version":"*"},
+		{"index":2,"type":"kv","opIndex":1,"op":"get","found":true,"key":"n","value":1,"version":"*","expiresAt":null,"updatedAt":"*"},
+		{"index":3,"type":"timer","opIndex":0,"ok":true,"status":"scheduled","queue":%[1]q,"timerKey":"k","txn":"k","messageId":"*","deliverAt":"*"},
+		{"index":4,"type":"timer","opIndex":1,"ok":false,"status":"absent","queue":%[1]q,"timerKey":"none"},
+		{"index":5,"type":"position","opIndex":0,"success":true}]`, queue))
+
+	lost := bundle("b", []timerOp{cancelOf(queue, "k"), scheduleOf(queue, "now", 0)},
+		`{"op":"incr","key":"n","delta":1,"forever":true}`, `{"op":"check","key":"n","expect":0,"required":true}`)
+	needRolledBack(t, lost, "kv_precondition")
+	if got := lost.Object()["failedIndex"]; got != json.Number("2") {
+		t.Errorf("the failed index is %v", got)
+	}
+	needStored(t, s.client, queue, "first", "a")
+	s.value("n", "1")
+	if _, keys := listTimers(t, s.client, queue, ""); fmt.Sprint(keys) != "[k]" {
+		t.Errorf("pending are %v", keys)
+	}
+	needTransactionRefusal(t, bundle("b", []timerOp{scheduleOf(queue, "", 0)}, `{"op":"incr","key":"n","delta":1,"forever":true}`), 400, "bad_request")
+	needTransactionRefusal(t, bundle("b", []timerOp{cancelOf(queue, "k")}, `{"op":"incr","key":"n"}`), 400, "kv_expiry_not_specified")
+	s.value("n", "1")
 }

@@ -162,7 +162,7 @@ func TestEveryMetricFamilyIsExported_3_4(t *testing.T) {
 	needAcked(t, client.AckMessages("dlq", popped.Messages...))
 	need(t, client.Post("/api/v1/kv", `[{"op":"put","ns":"app","key":"k","value":1,"forever":true}]`), 200)
 	need(t, client.Post("/api/v1/locks", `[{"op":"get","name":"l"}]`), 200)
-	needTimerRefusal(t, client.Post("/api/v1/timers", `[{}]`), 400, "timers_bad_request", "timers_bad_op")
+	needRefusal(t, client.Post("/api/v1/timers", `[{}]`), 400, "timers_bad_request", "timers_bad_op")
 	awaitMetric(t, client, func(value float64) bool { return value > 0 }, "queen_raft_slow_commands_total", "command=Push")
 	seen := map[string]map[string]bool{} // label values by family and label
 	parts := map[string]map[string]bool{}

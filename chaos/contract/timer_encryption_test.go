@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"queen/chaos/contract/harness"
 )
 
 // state.md 8.2: the payload of a timer of an encrypting queue is encrypted when it is scheduled, and never stored in clear.
@@ -77,16 +75,16 @@ func TestTimerRefusalsOfAnEncryptingQueue_3_2(t *testing.T) {
 	client := privateBroker(t, map[string]string{"QUEEN_ENCRYPTION_KEY": encryptionKey, "QUEEN_RAFT_ENTRY_MAX_BYTES": "1048576"}).Client()
 	need(t, client.Configure("secret", map[string]any{"encryptionEnabled": true}), 200)
 	already := scheduleOf("secret", "k", farAway).with(map[string]any{"encrypted": true})
-	needTimerRefusal(t, postTimers(client, already), 400, "timers_bad_request", "timers_bad_op")
+	needRefusal(t, postTimers(client, already), 400, "timers_bad_request", "timers_bad_op")
 	needRolledBack(t, client.Transaction(map[string]any{"timers": []timerOp{already}}), "bad_request")
 	for _, payload := range []string{base64Of("no zstd"), zstdOf(t, "{"), zstdOf(t, `"`+strings.Repeat("x", 1<<20)+`"`)} {
 		bad := scheduleOf("secret", "k", farAway).with(map[string]any{"payload": payload, "payloadZstd": true})
-		needTimerRefusal(t, postTimers(client, bad), 400, "timers_bad_request", "timers_payload_not_json")
+		needRefusal(t, postTimers(client, bad), 400, "timers_bad_request", "timers_payload_not_json")
 		needTransactionRefusal(t, client.Transaction(map[string]any{"timers": []timerOp{bad}}), 400, "bad_request")
 	}
 	// Two that fit alone are too much together.
 	half := map[string]any{"payload": zstdOf(t, `"`+strings.Repeat("x", 300_000)+`"`), "payloadZstd": true}
-	needTimerRefusal(t, postTimers(client, scheduleOf("secret", "a", farAway).with(half), scheduleOf("secret", "b", farAway).with(half)), 413, "payload_too_large", "timers_call_too_large")
+	needRefusal(t, postTimers(client, scheduleOf("secret", "a", farAway).with(half), scheduleOf("secret", "b", farAway).with(half)), 413, "payload_too_large", "timers_call_too_large")
 	needScheduled(t, client, scheduleOf("secret", "a", farAway).with(half))
 	needScheduled(t, client, scheduleOf("plain", "k", farAway).with(map[string]any{"encrypted": true}))
 	if _, keys := listTimers(t, client, "secret", ""); fmt.Sprint(keys) != "[a]" {
@@ -102,7 +100,7 @@ func TestTimersWithoutAKey_8_1(t *testing.T) {
 	client := broker.Client()
 	needTimers(t, client, scheduleOf("secret", "waiting", 1000), scheduleOf("secret", "cancelled", farAway))
 	need(t, client.Configure("secret", map[string]any{"encryptionEnabled": true}), 200)
-	needTimerRefusal(t, postTimers(client, scheduleOf("plain", "k", farAway), scheduleOf("secret", "k", farAway)), 503, "encryption_unavailable", "encryption_unavailable")
+	needRefusal(t, postTimers(client, scheduleOf("plain", "k", farAway), scheduleOf("secret", "k", farAway)), 503, "encryption_unavailable", "encryption_unavailable")
 	needTransactionRefusal(t, client.Transaction(map[string]any{"timers": []timerOp{scheduleOf("secret", "k", farAway)}}), 503, "encryption_unavailable")
 	need(t, client.Delete(timerPath("secret", "cancelled")), 200)
 	eventually(t, delivery, func() (bool, string) {
@@ -119,19 +117,5 @@ func TestTimersWithoutAKey_8_1(t *testing.T) {
 	}
 	if _, keys := listTimers(t, client, "plain", ""); len(keys) != 0 {
 		t.Errorf("something of a refused call was done: %v", keys)
-	}
-}
-
-// needTransactionRefusal ends the test unless the answer has the body of 8.4 with this status and reason (8.5).
-func needTransactionRefusal(t *testing.T, reply harness.TransactionReply, status int, reason string) {
-	t.Helper()
-	need(t, reply.Response, status)
-	object := reply.Object()
-	needExactKeys(t, object, "transactionId", "success", "reason", "error", "results")
-	if results, isArray := object["results"].([]any); object["success"] != false || object["reason"] != reason || reply.Text("error") == "" || !isArray || len(results) != 0 {
-		t.Fatalf("want a refusal for %s, got %v", reason, reply.Response)
-	}
-	if after := reply.Header.Get("Retry-After"); (after != "") != (status == 503) {
-		t.Fatalf("Retry-After is %q, got %v", after, reply.Response)
 	}
 }

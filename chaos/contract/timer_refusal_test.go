@@ -28,22 +28,22 @@ func TestTimerRefusals_3_2(t *testing.T) {
 			good.with(map[string]any{"encrypted": 1}), cancelOf(queue, ""), cancelOf(queue, "other")},
 	} {
 		for _, op := range bad {
-			needTimerRefusal(t, postTimers(suite.client, cancelOf(queue, "other"), op), 400, "timers_bad_request", reason)
+			needRefusal(t, postTimers(suite.client, cancelOf(queue, "other"), op), 400, "timers_bad_request", reason)
 		}
 	}
 	for _, field := range owned {
 		for _, op := range []timerOp{good, cancelOf(queue, "k")} {
 			changed := op.with(nil)
 			changed[field] = nil
-			needTimerRefusal(t, postTimers(suite.client, changed), 400, "timers_bad_request", "timers_server_owned_field")
+			needRefusal(t, postTimers(suite.client, changed), 400, "timers_bad_request", "timers_server_owned_field")
 		}
 	}
-	needTimerRefusal(t, postTimers(suite.client, good, cancelOf(queue, "k")), 400, "timers_bad_request", "timers_bad_op")
+	needRefusal(t, postTimers(suite.client, good, cancelOf(queue, "k")), 400, "timers_bad_request", "timers_bad_op")
 	for _, body := range []string{"", "{", "7", "{}", `{"operations":{}}`, `{"operations":null}`} {
-		needTimerRefusal(t, suite.client.Post("/api/v1/timers", body), 400, "timers_bad_request", "timers_bad_body")
+		needRefusal(t, suite.client.Post("/api/v1/timers", body), 400, "timers_bad_request", "timers_bad_body")
 	}
 	for _, body := range []string{"[7]", `{"operations":[null]}`} {
-		needTimerRefusal(t, suite.client.Post("/api/v1/timers", body), 400, "timers_bad_request", "timers_bad_op")
+		needRefusal(t, suite.client.Post("/api/v1/timers", body), 400, "timers_bad_request", "timers_bad_op")
 	}
 	if _, keys := listTimers(t, suite.client, queue, ""); len(keys) != 0 {
 		t.Errorf("something of a refused call was done: %v", keys)
@@ -59,15 +59,15 @@ func TestTimerBounds_3_2(t *testing.T) {
 		ops[i] = cancelOf(queue, fmt.Sprint(i))
 	}
 	needTimers(t, suite.client, ops[:256]...)
-	needTimerRefusal(t, postTimers(suite.client, ops...), 400, "timers_bad_request", "timers_too_many_ops")
+	needRefusal(t, postTimers(suite.client, ops...), 400, "timers_bad_request", "timers_too_many_ops")
 	const horizonMs = 90 * 86_400_000
 	needScheduled(t, suite.client, scheduleOf(queue, "horizon", horizonMs))
-	needTimerRefusal(t, postTimers(suite.client, scheduleOf(queue, "beyond", horizonMs+1)), 403, "timer_horizon_exceeded", "timers_horizon")
+	needRefusal(t, postTimers(suite.client, scheduleOf(queue, "beyond", horizonMs+1)), 403, "timer_horizon_exceeded", "timers_horizon")
 	payload := func(bytes int) map[string]any {
 		return map[string]any{"payload": base64Of(`"` + strings.Repeat("x", bytes-2) + `"`)}
 	}
 	needScheduled(t, suite.client, scheduleOf(queue, "payload", farAway).with(payload(1<<20)))
-	needTimerRefusal(t, postTimers(suite.client, scheduleOf(queue, "larger", farAway).with(payload(1<<20+1))), 413, "payload_too_large", "timers_payload_too_large")
+	needRefusal(t, postTimers(suite.client, scheduleOf(queue, "larger", farAway).with(payload(1<<20+1))), 413, "payload_too_large", "timers_payload_too_large")
 	if _, keys := listTimers(t, suite.client, queue, ""); fmt.Sprint(keys) != "[horizon payload]" {
 		t.Errorf("pending are %v", keys)
 	}
@@ -80,9 +80,9 @@ func TestTimerBoundsAreSettings_1_9(t *testing.T) {
 		"QUEEN_RAFT_ENTRY_MAX_BYTES": "1048576"}).Client()
 	small := map[string]any{"payload": base64Of("{}")}
 	needScheduled(t, client, scheduleOf("q", "k", 60_000).with(small))
-	needTimerRefusal(t, postTimers(client, cancelOf("q", "a"), cancelOf("q", "b")), 400, "timers_bad_request", "timers_too_many_ops")
-	needTimerRefusal(t, postTimers(client, scheduleOf("q", "k", 60_000.5).with(small)), 403, "timer_horizon_exceeded", "timers_horizon")
-	needTimerRefusal(t, postTimers(client, scheduleOf("q", "k", 1)), 413, "payload_too_large", "timers_payload_too_large")
+	needRefusal(t, postTimers(client, cancelOf("q", "a"), cancelOf("q", "b")), 400, "timers_bad_request", "timers_too_many_ops")
+	needRefusal(t, postTimers(client, scheduleOf("q", "k", 60_000.5).with(small)), 403, "timer_horizon_exceeded", "timers_horizon")
+	needRefusal(t, postTimers(client, scheduleOf("q", "k", 1)), 413, "payload_too_large", "timers_payload_too_large")
 	// Transactions have none of the three bounds (3.7).
 	reply := client.Transaction(map[string]any{"timers": []timerOp{scheduleOf("q", "a", farAway), scheduleOf("q", "b", 100*86_400_000)}})
 	if need(t, reply.Response, 200); !reply.Success {
@@ -98,13 +98,13 @@ func TestTimerCallThatIsTooLarge_3_2(t *testing.T) {
 	for i := range 3 {
 		ops = append(ops, scheduleOf("q", fmt.Sprint(i), farAway).with(map[string]any{"payload": base64Of(`"` + strings.Repeat("x", 500_000) + `"`)}))
 	}
-	needTimerRefusal(t, postTimers(client, ops...), 413, "payload_too_large", "timers_call_too_large")
+	needRefusal(t, postTimers(client, ops...), 413, "payload_too_large", "timers_call_too_large")
 	needTimers(t, client, ops[:1]...)
 	var long []timerOp // many long texts are more than an entry writes
 	for i := range 200 {
 		long = append(long, scheduleOf("q", fmt.Sprint("long", i), farAway).with(map[string]any{"txn": strings.Repeat("t", 60_000)}))
 	}
-	needTimerRefusal(t, postTimers(suite.client, long...), 413, "payload_too_large", "timers_call_too_large")
+	needRefusal(t, postTimers(suite.client, long...), 413, "payload_too_large", "timers_call_too_large")
 }
 
 // state.md 3.1: the store key bounds queue and timerKey, on every route; a partition is bounded as in a push.
@@ -122,7 +122,7 @@ func TestTimerNamesAreBounded_3_1(t *testing.T) {
 		postTimers(suite.client, scheduleOf(queue, "k", farAway).with(map[string]any{"partition": strings.Repeat("p", 447-36-len(queue)+1)})),
 		suite.client.Get(timersPath(strings.Repeat("q", 476))),
 	} {
-		needTimerRefusal(t, answer, 413, "name_too_long", "name_too_long")
+		needRefusal(t, answer, 413, "name_too_long", "name_too_long")
 	}
 	needBody(t, suite.client.Delete(timerPath(queue, fits)), 200, fmt.Sprintf(`{"ok":true,"status":"cancelled","queue":%q,"timerKey":%q,"txn":"t"}`, queue, fits))
 }
@@ -131,11 +131,11 @@ func TestTimerPathNeedsAKey_3_3(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/api/v1/timers/q/", "/api/v1/timers//k"} {
 		reason := map[bool]string{true: "timers_bad_op", false: "timers_queue_required"}[strings.HasSuffix(path, "/q/")]
-		needTimerRefusal(t, suite.client.Get(path), 400, "timers_bad_request", reason)
-		needTimerRefusal(t, suite.client.Delete(path), 400, "timers_bad_request", reason)
+		needRefusal(t, suite.client.Get(path), 400, "timers_bad_request", reason)
+		needRefusal(t, suite.client.Delete(path), 400, "timers_bad_request", reason)
 	}
-	needTimerRefusal(t, suite.client.Delete(timerPath("q", "k")+"?txn=%FF"), 400, "timers_bad_request", "timers_bad_request")
-	needTimerRefusal(t, suite.client.Post("/api/v1/timers?timeoutMs=soon", scheduleOf("q", "k", 1).json(t)), 400, "timers_bad_request", "timers_bad_request")
+	needRefusal(t, suite.client.Delete(timerPath("q", "k")+"?txn=%FF"), 400, "timers_bad_request", "timers_bad_request")
+	needRefusal(t, suite.client.Post("/api/v1/timers?timeoutMs=soon", scheduleOf("q", "k", 1).json(t)), 400, "timers_bad_request", "timers_bad_request")
 }
 
 // state.md 1.3, 3.3: under disk pressure schedules are refused, cancels and reads are not.
@@ -153,8 +153,8 @@ func TestTimersUnderDiskPressure_1_3(t *testing.T) {
 		answer := postTimers(client, scheduleOf("q", "new", farAway))
 		return answer.Status == 507, answer.String()
 	})
-	needTimerRefusal(t, postTimers(client, scheduleOf("q", "new", farAway)), 507, "storage_full", "storage_full")
-	needTimerRefusal(t, postTimers(client, cancelOf("q", "a"), scheduleOf("q", "new", farAway)), 507, "storage_full", "storage_full")
+	needRefusal(t, postTimers(client, scheduleOf("q", "new", farAway)), 507, "storage_full", "storage_full")
+	needRefusal(t, postTimers(client, cancelOf("q", "a"), scheduleOf("q", "new", farAway)), 507, "storage_full", "storage_full")
 	needStorageFull(t, client.Transaction(map[string]any{"timers": []timerOp{scheduleOf("q", "new", farAway)}}).Response)
 	if result := needTimers(t, client, cancelOf("q", "a"))[0]; result.Status != "cancelled" {
 		t.Errorf("got %+v", result)
@@ -175,7 +175,7 @@ func TestTimersNeedRoomToGrow_11_1(t *testing.T) {
 	client := broker.Client()
 	needScheduled(t, client, scheduleOf("q", "k", farAway))
 	holdBudget(t, broker)
-	needTimerRefusal(t, postTimers(client, scheduleOf("q", "new", farAway)), 429, "overloaded", "overloaded")
+	needRefusal(t, postTimers(client, scheduleOf("q", "new", farAway)), 429, "overloaded", "overloaded")
 	if result := needTimers(t, client, cancelOf("q", "k"))[0]; result.Status != "cancelled" {
 		t.Errorf("got %+v", result)
 	}

@@ -105,19 +105,6 @@ func peekTimer(t *testing.T, client *harness.Client, queue, key string) peekedTi
 	return fetchInto[peekedTimer](t, client, timerPath(queue, key))
 }
 
-// needTimerRefusal ends the test unless the answer is the body of state.md 1.3 with these codes.
-func needTimerRefusal(t *testing.T, answer harness.Response, status int, code, reason string) {
-	t.Helper()
-	need(t, answer, status)
-	needExactKeys(t, answer.Object(), "error", "reason", "detail")
-	if answer.Text("error") != code || answer.Text("reason") != reason || answer.Text("detail") == "" {
-		t.Fatalf("want %s for %s, got %v", code, reason, answer)
-	}
-	if after := answer.Header.Get("Retry-After"); (after != "") != (status == 503 || status == 429) {
-		t.Fatalf("Retry-After is %q, got %v", after, answer)
-	}
-}
-
 // awaitFired pops until a timer has fired and returns its message.
 func awaitFired(t *testing.T, client *harness.Client, queue, query string) harness.Message {
 	t.Helper()

@@ -263,9 +263,9 @@ func TestTimerCount_3_5(t *testing.T) {
 		"mode=":                                          "timers_read_mode_unknown",
 		"mode=Count&prefix=a":                            "timers_read_mode_unknown",
 	} {
-		needTimerRefusal(t, suite.client.Get(timersPath(queue)+"?"+query), 400, "timers_bad_request", reason)
+		needRefusal(t, suite.client.Get(timersPath(queue)+"?"+query), 400, "timers_bad_request", reason)
 	}
-	needTimerRefusal(t, suite.client.Get(timersPath(queue)+"?limit=many"), 400, "timers_bad_request", "timers_bad_request")
+	needRefusal(t, suite.client.Get(timersPath(queue)+"?limit=many"), 400, "timers_bad_request", "timers_bad_request")
 }
 
 // state.md 1.5: a delay above 100 years, either way, counts as 100 years.

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -122,85 +121,5 @@ func TestTransactionHasNoBoundsOfTimers_3_7(t *testing.T) {
 	}
 	if large := suite.client.Get(timerPath(queue, "large")); len(large.Body) < 2<<20 {
 		t.Errorf("the large payload: %.200s", large.Body)
-	}
-}
-
-// state.md 11.1: the switches, which hold on after a restart.
-func TestSwitches_11_1(t *testing.T) {
-	t.Parallel()
-	broker := privateBroker(t, nil)
-	client := broker.Client()
-	const path = "/api/v1/system/kv-timers"
-	shown := func(kv, schedule, fire bool) string {
-		return fmt.Sprintf(`{"kvEnabled":%t,"timersScheduleEnabled":%t,"timersFireEnabled":%t,"quotaTenants":0,"quotaAgeMs":0,"quotaHot":0}`, kv, schedule, fire)
-	}
-	needBody(t, client.Get(path), 200, shown(true, true, true))
-	needBody(t, client.Post(path, `{"timersSchedule":false}`), 200, shown(true, false, true))
-	needBody(t, client.Post(path, `{"kv":false,"timersFire":null,"more":1}`), 200, shown(false, false, true))
-	needBody(t, client.Post(path, `{"timersFire":false,"timersSchedule":true}`), 200, shown(false, true, false))
-	if err := broker.Crash(); err != nil {
-		t.Fatal(err)
-	}
-	needBody(t, client.Get(path), 200, shown(false, true, false))
-	needBody(t, client.Post(path, `{"kv":true,"timersFire":true}`), 200, shown(true, true, true))
-	for _, body := range []string{`{}`, `{"kv":null}`, `{"kvEnabled":true}`, `{"timersFire":"no"}`, `{"kv":1,"timersFire":true}`} {
-		needEnvelope(t, client.Post(path, body), 400, "bad_request")
-	}
-	for _, body := range []string{``, `[]`, `{`} {
-		needEnvelope(t, client.Post(path, body), 400, "bad_body")
-	}
-	needBody(t, client.Get(path), 200, shown(true, true, true))
-}
-
-// state.md 3.2, 3.7, 11.4: what a pause of scheduling refuses, and what it does not.
-func TestPauseOfScheduling_11_4(t *testing.T) {
-	t.Parallel()
-	broker := privateBroker(t, nil)
-	client := broker.Client()
-	needTimers(t, client, scheduleOf("q", "a", farAway), scheduleOf("q", "b", farAway), scheduleOf("q", "c", farAway), scheduleOf("q", "fires", 1000))
-	need(t, client.Post("/api/v1/system/kv-timers", `{"timersSchedule":false}`), 200)
-	for _, ops := range [][]timerOp{{scheduleOf("q", "new", farAway)}, {cancelOf("q", "a"), scheduleOf("q", "new", 0)}} {
-		answer := postTimers(client, ops...)
-		needTimerRefusal(t, answer, 503, "timers_disabled", "timers_disabled")
-		if hint := answer.Header.Get("x-queen-timers-hint"); hint != "DELETE /api/v1/timers/:queue/*timerKey" {
-			t.Errorf("the hint is %q", hint)
-		}
-	}
-	needTransactionRefusal(t, client.Transaction(map[string]any{"operations": []any{pushOperation("q", "t")}, "timers": []timerOp{cancelOf("q", "a"), scheduleOf("q", "new", farAway)}}), 403, "timers_disabled")
-	if answer := postTimers(client, cancelOf("q", "a"), cancelOf("q", "none")); answer.Status != 200 || answer.Header.Get("x-queen-timers-hint") != "" {
-		t.Errorf("a call that cancels: %v", answer)
-	}
-	need(t, client.Delete(timerPath("q", "b")), 200)
-	if reply := client.Transaction(map[string]any{"timers": []timerOp{cancelOf("q", "c")}}); reply.Status != 200 || !reply.Success {
-		t.Errorf("a transaction that cancels: %v", reply)
-	}
-	if fired := awaitFired(t, client, "q", ""); fired.TransactionID != "fires" {
-		t.Errorf("fired %+v", fired)
-	}
-	needBody(t, client.Get(timersPath("q")), 200, `{"rows":[],"truncated":false,"nextAfter":null}`)
-	need(t, client.Post("/api/v1/system/kv-timers", `{"timersSchedule":true}`), 200)
-	needScheduled(t, client, scheduleOf("q", "new", farAway))
-}
-
-// state.md 3.6: a pause of firing stops delivery only; the backlog drains oldest first.
-func TestPauseOfFiring_3_6(t *testing.T) {
-	t.Parallel()
-	client := privateBroker(t, nil).Client()
-	need(t, client.Post("/api/v1/system/kv-timers", `{"timersFire":false}`), 200)
-	needTimers(t, client, scheduleOf("q", "3", 30), scheduleOf("q", "1", -10), scheduleOf("q", "2", 20), scheduleOf("q", "gone", 25), scheduleOf("q", "far", farAway))
-	needEmpty(t, client.Pop("q", "wait=true&timeout=500"))
-	needTimers(t, client, cancelOf("q", "gone"))
-	if page, keys := listTimers(t, client, "q", ""); fmt.Sprint(keys) != "[1 2 3 far]" || page.Rows[0].Claimed {
-		t.Errorf("pending are %v", keys)
-	}
-	need(t, client.Post("/api/v1/system/kv-timers", `{"timersFire":true}`), 200)
-	for _, want := range []string{"1", "2", "3"} {
-		if fired := awaitFired(t, client, "q", ""); fired.TransactionID != want {
-			t.Errorf("want %s, fired %+v", want, fired)
-		}
-	}
-	var switches map[string]any
-	if err := json.Unmarshal(client.Get("/api/v1/system/kv-timers").Body, &switches); err != nil || switches["timersFireEnabled"] != true {
-		t.Errorf("got %v, %v", switches, err)
 	}
 }

@@ -136,6 +136,36 @@ func needRolledBack(t *testing.T, reply harness.TransactionReply, reason string)
 	}
 }
 
+// needTransactionRefusal ends the test unless the answer has the body of 8.4 with this status and reason (8.5).
+func needTransactionRefusal(t *testing.T, reply harness.TransactionReply, status int, reason string) {
+	t.Helper()
+	need(t, reply.Response, status)
+	object := reply.Object()
+	needExactKeys(t, object, "transactionId", "success", "reason", "error", "results")
+	if !uuidAny.MatchString(reply.TransactionID) {
+		t.Fatalf("want a minted transactionId, got %v", reply)
+	}
+	if results, isArray := object["results"].([]any); object["success"] != false || object["reason"] != reason || reply.Text("error") == "" || !isArray || len(results) != 0 {
+		t.Fatalf("want a refusal for %s, got %v", reason, reply.Response)
+	}
+	if after := reply.Header.Get("Retry-After"); (after != "") != (status == 503) {
+		t.Fatalf("Retry-After is %q, got %v", after, reply.Response)
+	}
+}
+
+// needRefusal ends the test unless the answer is a refusal of the state surfaces (state.md 1.3).
+func needRefusal(t *testing.T, answer harness.Response, status int, code, reason string) {
+	t.Helper()
+	need(t, answer, status)
+	needExactKeys(t, answer.Object(), "error", "reason", "detail")
+	if answer.Text("error") != code || answer.Text("reason") != reason || answer.Text("detail") == "" {
+		t.Fatalf("want error %q and reason %q, got %v", code, reason, answer)
+	}
+	if after := answer.Header.Get("Retry-After"); (after != "") != (status == 503 || status == 429) {
+		t.Fatalf("Retry-After is %q, got %v", after, answer)
+	}
+}
+
 // pushOperation is an inline push operation (8.1).
 func pushOperation(queue, txid string) map[string]any {
 	operation := map[string]any{"type": "push", "queue": queue, "payload": map[string]any{"text": txid}}

@@ -56,7 +56,7 @@ func answers() map[string][]byte {
 			{Kind: ResultPush, Txid: []byte("t1"), MessageID: lease, Queue: "out"},
 			{Kind: ResultPush, MessageID: lease, Queue: "out", Duplicate: true},
 			{Kind: ResultAck, AckTxid: "ord-1", DeadLettered: true},
-			{Kind: ResultKV, OpIndex: 0, KVOp: &command.KVOp{Kind: command.KVPut, Key: "k"}, KV: &command.KVOpResult{Version: 7, Value: []byte("1")}},
+			{Kind: ResultKV, OpIndex: 0, KVOp: &command.KVOp{Kind: command.KVPut, Key: "k", Value: []byte("1")}, KV: &command.KVOpResult{Version: 7}},
 			{Kind: ResultTimer, OpIndex: 0, Timer: &TimerResult{Status: command.TimerScheduled, Queue: "q", Key: "k", Txid: "t", MessageID: id, DeliverMicros: moment}},
 			{Kind: ResultPosition, OpIndex: 1},
 		}}),
