@@ -142,7 +142,7 @@ func needTransactionRefusal(t *testing.T, reply harness.TransactionReply, status
 	need(t, reply.Response, status)
 	object := reply.Object()
 	needExactKeys(t, object, "transactionId", "success", "reason", "error", "results")
-	if !uuidAny.MatchString(reply.TransactionID) {
+	if !uuidAny.MatchString(reply.Text("transactionId")) {
 		t.Fatalf("want a minted transactionId, got %v", reply)
 	}
 	if results, isArray := object["results"].([]any); object["success"] != false || object["reason"] != reason || reply.Text("error") == "" || !isArray || len(results) != 0 {
