@@ -57,3 +57,24 @@ func TestDamagedRowIsAnError(t *testing.T) {
 		}
 	}
 }
+
+func TestCallsAreRefusedWhileTheirSwitchIsOff(t *testing.T) {
+	r := &rows{values: map[string][]byte{}}
+	for of, code := range map[command.Switch]string{command.SwitchKV: "kv_disabled", command.SwitchTimersSchedule: "timers_disabled"} {
+		if refusal, err := Refuse(r, of); refusal != nil || err != nil {
+			t.Errorf("%b is on: %v, %v", of, refusal, err)
+		}
+		if _, err := Change(r, r, command.Switches{Off: of}); err != nil {
+			t.Fatal(err)
+		}
+		if refusal, err := Refuse(r, of); err != nil || refusal == nil || refusal.Code != code || refusal.Text == "" {
+			t.Errorf("%b is off: %v, %v", of, refusal, err)
+		}
+		if _, err := Change(r, r, command.Switches{On: of}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if refusal, err := Refuse(&rows{values: map[string][]byte{string(rowKey): {1}}}, command.SwitchKV); refusal != nil || !errors.Is(err, ErrBadRow) {
+		t.Errorf("a damaged row: %v, %v", refusal, err)
+	}
+}
