@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -113,8 +114,10 @@ func (s *scene) must(commands ...command.Command) []string {
 }
 
 // settleAll is an ack with effects in nearly every kind of actor: it files a dead letter, moves the cursor and releases the lease;
-// the push behind it makes a queue, and the call behind that a row whose value lies in a chunk.
+// the push behind it makes a queue, the calls behind that a row whose value lies in a chunk, and timers of which one fires.
 func (s *scene) settleAll() []command.Command {
+	due, far := scheduled("new", "due", -time.Second), scheduled("new", "far", time.Hour)
+	due.MessageID, far.MessageID = uuid.UUID{2}, uuid.UUID{3}
 	return []command.Command{
 		command.Ack{Tenant: command.DefaultTenant, Group: "workers", Parts: []command.AckPart{{
 			Partition: 1, Lease: s.lease, Items: []command.AckItem{{Txid: "x", Status: command.AckDeadLetter}},
@@ -126,6 +129,7 @@ func (s *scene) settleAll() []command.Command {
 		command.KV{Tenant: command.DefaultTenant, Limits: someKVLimits, Ops: []command.KVOp{
 			putOf("large", `"`+strings.Repeat("v", 9<<10)+`"`, 60), {Kind: command.KVGet, Namespace: "app", Key: "large"},
 		}},
+		command.Timers{Tenant: command.DefaultTenant, Ops: []command.TimerOp{due, far}},
 	}
 }
 
@@ -135,7 +139,7 @@ func (s *scene) actorsOf() map[Kind]*Handle {
 	return map[Kind]*Handle{
 		KindCatalog: a.catalog, KindDeadLetters: a.deadLetters, KindLeases: a.leases[1],
 		KindPartition: a.partitions.get(1, 1).Handle, KindGroup: a.groups.get(1, 1).Handle,
-		KindKV: a.kv, KindApply: s.broker.apply,
+		KindKV: a.kv, KindTimers: a.timers, KindApply: s.broker.apply,
 	}
 }
 
@@ -329,13 +333,35 @@ func TestRefusalChangesNothing(t *testing.T) {
 		"release of no lock": {func(*scene) command.Command {
 			return command.Lock{Tenant: tenant, Ops: []command.LockOp{{Kind: command.LockRelease, Name: "l", Token: 5}}}
 		}, `"Done":false`},
+		"call with a row while KV is off": {func(s *scene) command.Command {
+			s.must(command.Switches{Off: command.SwitchKV})
+			return command.KV{Tenant: tenant, Limits: someKVLimits, Ops: []command.KVOp{putOf("k", "1", 60)}}
+		}, "kv_disabled"},
+		"lock while KV is off": {func(s *scene) command.Command {
+			s.must(command.Switches{Off: command.SwitchKV})
+			return command.Lock{Tenant: tenant, Ops: []command.LockOp{{Kind: command.LockAcquire, Name: "l", Limit: 1, TTLSeconds: 60}}}
+		}, "kv_disabled"},
+		"transaction with a row behind a timer while KV is off": {func(s *scene) command.Command {
+			s.must(command.Switches{Off: command.SwitchKV | command.SwitchTimersSchedule})
+			return command.Transaction{
+				Tenant: tenant, Pushes: []command.PushGroup{pushGroup("new", "p", "n")}, KVLimits: someKVLimits, KV: []command.KVOp{putOf("k", "1", 60)},
+				Timers: []command.TimerOp{scheduled("q", "k", time.Hour)},
+			}
+		}, "kv_disabled"},
+		"transaction with a timer behind a row while scheduling is off": {func(s *scene) command.Command {
+			s.must(command.Switches{Off: command.SwitchTimersSchedule})
+			return command.Transaction{
+				Tenant: tenant, KVLimits: someKVLimits, KV: []command.KVOp{putOf("k", "1", 60)}, Timers: []command.TimerOp{scheduled("q", "k", time.Hour)},
+			}
+		}, "timers_disabled"},
 		"sweep of no rows": {func(*scene) command.Command { return command.KVSweep{MaxRows: 10} }, `"Removed":0`},
 		"sweep of nothing": {func(*scene) command.Command { return command.Sweep{MaxKeys: 100} }, `"More":false`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
+			refused := c.command(s)
 			before := s.dump()
-			if result := s.must(c.command(s))[0]; !strings.Contains(result, c.says) {
+			if result := s.must(refused)[0]; !strings.Contains(result, c.says) {
 				t.Errorf("the result is %s, without %s", result, c.says)
 			}
 			if dump := s.dump(); dump != before {

@@ -108,8 +108,12 @@ func TestReadIsNotJudgedBeforeTheNewestStamp(t *testing.T) {
 	}
 }
 
+// A bucket that holds values and payloads of timers is empty only without both.
 func TestMoverEmptiesBucketsOfValues(t *testing.T) {
 	r := newRig(t)
+	op := scheduled("q", "large", time.Hour)
+	op.Payload = []byte(`"` + strings.Repeat("x", 100_000) + `"`)
+	r.callTimers(op)
 	value := func(i int) string { return fmt.Sprintf(`"%d%s"`, i, strings.Repeat("v", 30<<10)) }
 	for i := range 60 { // several buckets
 		r.kvOps(putOf(fmt.Sprint("k", i), value(i), 0))
@@ -128,6 +132,9 @@ func TestMoverEmptiesBucketsOfValues(t *testing.T) {
 		if r.reads(fmt.Sprint("k", i)) != value(i) {
 			t.Errorf("value %d has changed", i)
 		}
+	}
+	if now := r.timer("q", "large"); now.Chunk.Bucket <= 1 {
+		t.Errorf("the payload lies in bucket %d", now.Chunk.Bucket)
 	}
 }
 
