@@ -138,7 +138,7 @@ func (a *API) kv(r *httpfront.Request) error {
 func withoutQuery(handle handler) handler {
 	return func(r *httpfront.Request) error {
 		if r.HasQuery() {
-			return &httpfront.Error{Code: httpfront.CodeKVBadRequest, Reason: "kv_no_query_string", Text: "this route takes no query string"}
+			return refuseFor(httpfront.CodeKVBadRequest, "kv_no_query_string", "this route takes no query string")
 		}
 		return handle(r)
 	}
