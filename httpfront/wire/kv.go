@@ -47,7 +47,7 @@ func kvTooLarge(reason, format string, args ...any) *Error {
 // DecodeKV reads the body of a call (state 2.2) and validates it (2.5). Nothing of the result aliases the body. The error is an
 // *Error with a Reason.
 func DecodeKV(body []byte, bounds *KVBounds) ([]command.KVOp, error) {
-	list, err := operations(body)
+	list, err := operations(body, bounds.Ops)
 	if err != nil {
 		return nil, kvRefusal(reasonKVBadBody, "%s", err)
 	}
@@ -57,7 +57,7 @@ func DecodeKV(body []byte, bounds *KVBounds) ([]command.KVOp, error) {
 // DecodeKVOps is DecodeKV for the texts of the operations, which stand in a member of that name.
 func DecodeKVOps(list [][]byte, name string, bounds *KVBounds) ([]command.KVOp, error) {
 	if len(list) > bounds.Ops {
-		return nil, kvRefusal("kv_too_many_ops", "%d operations, at most %d are allowed", len(list), bounds.Ops)
+		return nil, kvRefusal("kv_too_many_ops", "more than %d operations", bounds.Ops)
 	}
 	ops := make([]command.KVOp, len(list))
 	for i, element := range list {
@@ -90,7 +90,7 @@ func checkKVKeys(ops []command.KVOp, bounds *KVBounds) error {
 		}
 	}
 	if keys > bounds.Keys {
-		return kvRefusal("kv_too_many_keys", "%d keys, at most %d are allowed", keys, bounds.Keys)
+		return kvRefusal("kv_too_many_keys", "more than %d keys", bounds.Keys)
 	}
 	return nil
 }

@@ -33,12 +33,12 @@ func lockRefusal(reason, format string, args ...any) *Error {
 // DecodeLock reads the body of a lock call and validates it (state 4.2, 4.5). Nothing of the result aliases the body. The error is an
 // *Error with a Reason.
 func DecodeLock(body []byte) ([]command.LockOp, error) {
-	list, err := operations(body)
+	list, err := operations(body, maxLockOps)
 	if err != nil {
 		return nil, lockRefusal("locks_bad_body", "%s", err)
 	}
 	if len(list) > maxLockOps {
-		return nil, lockRefusal("locks_too_many_ops", "%d operations, at most %d are allowed", len(list), maxLockOps)
+		return nil, lockRefusal("locks_too_many_ops", "more than %d operations", maxLockOps)
 	}
 	ops := make([]command.LockOp, len(list))
 	slots := 0
