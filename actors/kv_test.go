@@ -170,6 +170,14 @@ func TestKVCallsWeighWhatTheyWrite(t *testing.T) {
 	if keys, bytes := weigh(&command.KV{Ops: ops}); keys > MaxEntryKeys || bytes > MaxEntryStateBytes {
 		t.Errorf("the largest call of the defaults weighs %d keys and %d bytes", keys, bytes)
 	}
+	// A counter is short, whatever it could be: as many as a call may ever have are one call.
+	counters := make([]command.KVOp, 4096)
+	for i := range counters {
+		counters[i] = command.KVOp{Kind: command.KVIncr, Namespace: "counters", Key: fmt.Sprint("visits/page/", i), Delta: "1"}
+	}
+	if keys, bytes := weigh(&command.KV{Ops: counters}); keys > MaxEntryKeys || bytes > MaxEntryStateBytes {
+		t.Errorf("4096 counters weigh %d keys and %d bytes", keys, bytes)
+	}
 	for _, c := range []command.Command{
 		&command.KV{Ops: make([]command.KVOp, 1)}, &command.Lock{Ops: []command.LockOp{{Kind: command.LockGet}}},
 	} {

@@ -26,18 +26,16 @@ func splitTarget(target []byte) (path, query []byte) {
 }
 
 // splitPath splits a raw path at its slashes and decodes the segments afterwards, so that %2F is part of a name. ok is
-// false when a segment is not UTF-8. The segments are copies.
+// false when a segment is not UTF-8; it stands there as it is. The segments are copies.
 func splitPath(path []byte) (segments []string, ok bool) {
 	text := strings.TrimPrefix(string(path), "/")
-	segments = make([]string, 0, strings.Count(text, "/")+1)
+	segments, ok = make([]string, 0, strings.Count(text, "/")+1), true
 	for segment := range strings.SplitSeq(text, "/") {
 		segment = decodePercent(segment)
-		if !utf8.ValidString(segment) {
-			return nil, false
-		}
+		ok = ok && utf8.ValidString(segment)
 		segments = append(segments, segment)
 	}
-	return segments, true
+	return segments, ok
 }
 
 // decodePercent decodes the valid percent escapes of a text; a % that starts none stands for itself, and so does a plus.

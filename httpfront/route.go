@@ -155,8 +155,10 @@ func (l *leaf) find(method string) *routeEntry {
 type match struct {
 	// entry is nil when no pattern has the method.
 	entry *routeEntry
-	// notUTF8 says that a segment of the path is not UTF-8; nothing was looked up then.
+	// notUTF8 says that a segment of the path is not UTF-8. The request is refused then and has no entry; meant is the route, when
+	// there is one, which tells the level that it needs and the form of the refusal.
 	notUTF8 bool
+	meant   *routeEntry
 	// params are the values of the parameters in the order of the pattern.
 	params []string
 	// allow lists the methods of all patterns that fit the path, in the form of the Allow header; it is set only when
@@ -181,11 +183,11 @@ func (t *router) find(method string, path []byte) match {
 		}
 	}
 	segments, ok := splitPath(path)
-	if !ok {
-		return match{notUTF8: true}
-	}
 	search := lookup{method: method}
 	search.visit(&t.root, segments)
+	if !ok {
+		return match{notUTF8: true, meant: search.found}
+	}
 	if search.found != nil {
 		return match{entry: search.found, params: search.params}
 	}

@@ -338,6 +338,9 @@ func (s *Server) findRoute(r *Request, path []byte) *Error {
 	found := s.router.find(method, path)
 	switch {
 	case found.notUTF8:
+		if found.meant != nil {
+			r.route = found.meant
+		}
 		return Refuse(CodeBadRequest, "a path segment is not UTF-8")
 	case found.entry != nil:
 		r.route, r.Params = found.entry, found.params

@@ -191,7 +191,11 @@ func TestPathsAreSplitBeforeTheyAreDecoded(t *testing.T) {
 		}
 		got.expect(t, 200, c.want)
 	}
-	s.call(t, "GET", "/api/v1/pop/queue/%ff", "").expect(t, 400, `{"error":"a path segment is not UTF-8","code":"bad_request"}`)
+	// What is not UTF-8 is refused in the form of the route, of every route that the path could have meant.
+	s.call(t, "GET", "/api/v1/pop/queue/%ff", "").expect(t, 400, `{"success":false,"error":"a path segment is not UTF-8","messages":[]}`)
+	for _, target := range []string{"/api/v1/consumer-groups/%ff", "/api/v1/timers/q/a/%ff", "/api/v1/%ff"} {
+		s.call(t, "GET", target, "").expect(t, 400, `{"error":"a path segment is not UTF-8","code":"bad_request"}`)
+	}
 }
 
 func TestUnknownRoutesAndMethods(t *testing.T) {

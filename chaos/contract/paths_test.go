@@ -54,9 +54,18 @@ func TestSegmentThatIsNotUTF8IsABadRequest_2_2(t *testing.T) {
 		needEnvelope(t, suite.client.Get(path), 400, "bad_request")
 	}
 	for _, path := range []string{"/api/v1/pop/queue/%ff", "/api/v1/pop/queue/q/partition/%80"} {
-		need(t, suite.client.Get(path), 400)
+		answer := suite.client.Get(path)
+		need(t, answer, 400)
+		needExactKeys(t, answer.Object(), "success", "error", "messages")
 	}
 	need(t, suite.client.Post("/api/v1/consumer-groups/%ff/queues/q/seek", "{}"), 400)
+	// A client of the KV store branches on the body of its surface (state 1.3).
+	for _, path := range []string{"/api/v1/kv/ns/%ff", "/api/v1/kv/%80/k", "/api/v1/kv/ns/a/\xc3\x28"} {
+		for _, method := range []string{"GET", "PUT", "DELETE"} {
+			answer := suite.client.Do(harness.Request{Method: method, Path: path, Body: []byte(`{"value":1,"forever":true}`)})
+			needRefusal(t, answer, 400, "kv_bad_request", "kv_bad_request")
+		}
+	}
 }
 
 func TestEmptySegmentIsTheEmptyName_2_2(t *testing.T) {

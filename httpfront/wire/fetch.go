@@ -79,7 +79,7 @@ func fetchEntries(raw []byte, most int) ([][]byte, error) {
 	if nothing(raw) {
 		return nil, badRequest("entries is required")
 	}
-	list, err := elements(raw, "entries")
+	list, err := elements(raw, "entries", most)
 	if err != nil {
 		return nil, badRequest("%s", err)
 	}

@@ -90,7 +90,7 @@ func checkKVKeys(ops []command.KVOp, bounds *KVBounds) error {
 		}
 	}
 	if keys > bounds.Keys {
-		return kvRefusal("kv_too_many_keys", "%d keys, at most %d are allowed", keys, bounds.Keys)
+		return kvRefusal("kv_too_many_keys", "more than %d keys", bounds.Keys)
 	}
 	return nil
 }

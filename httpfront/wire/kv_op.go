@@ -108,7 +108,7 @@ func (o *rawKVOp) decode(op *command.KVOp, bounds *KVBounds, path string) (err e
 	case command.KVGetPrefix:
 		return o.page(op, bounds, path)
 	case command.KVGetMany:
-		return o.many(op, path)
+		return o.many(op, bounds, path)
 	}
 	if op.Key, err = kvKey(o.key, op.Namespace, path+": key"); err != nil || kind == command.KVGet {
 		return err
@@ -188,11 +188,11 @@ func kvPageLimit(raw []byte, path string) (uint32, error) {
 }
 
 // many reads a getMany.
-func (o *rawKVOp) many(op *command.KVOp, path string) error {
+func (o *rawKVOp) many(op *command.KVOp, bounds *KVBounds, path string) error {
 	if kindOf(o.keys) != kindArray {
 		return kvRefusal(reasonKVBadRequest, "%s: keys must be an array", path)
 	}
-	list, _ := elements(o.keys, "keys") // it is a valid array
+	list, _ := elements(o.keys, "keys", bounds.Keys) // it is a valid array; what is left out is too much for the call
 	op.Keys = make([]string, len(list))
 	for i, raw := range list {
 		var err error

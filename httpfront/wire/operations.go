@@ -9,7 +9,7 @@ import (
 var errNoOperations = errors.New("it is neither an array of operations nor an object that has one")
 
 // operations reads the body of a call of the state surfaces: an array, or an object with the member operations (state 2.2, 3.2, 4.2).
-// The texts of the operations alias the body. Of more than most there is one too many in the list, and no more.
+// The texts of the operations alias the body. There is one more than most when there are too many.
 func operations(body []byte, most int) (list [][]byte, err error) {
 	s := newScanner(body)
 	value := s.value()
@@ -25,11 +25,7 @@ func operations(body []byte, most int) (list [][]byte, err error) {
 	if kindOf(value) != kindArray {
 		return nil, errNoOperations
 	}
-	inside := scanner{data: value}
-	for ok := inside.open('['); ok && len(list) <= most && inside.element(); {
-		list = append(list, inside.value())
-	}
-	return list, nil
+	return elements(value, "operations", most)
 }
 
 // whole reads a JSON number that is an integer and not negative. One beyond 64 bits counts as the largest one: it is equal to no

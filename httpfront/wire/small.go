@@ -140,7 +140,7 @@ func DecodePositions(body []byte) (entries []PartitionName, all bool, err error)
 	if nothing(raw) {
 		return nil, true, nil
 	}
-	list, err := elements(raw, "entries")
+	list, err := elements(raw, "entries", MaxPositionEntries)
 	if err != nil {
 		return nil, false, badBody(prefix, err)
 	}

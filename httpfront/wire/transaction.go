@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	"queen/raftlog/command"
@@ -74,8 +75,8 @@ func DecodeTransaction(body []byte) (*Transaction, error) {
 	for _, read := range []func() error{
 		func() error { return t.operations(operations) },
 		func() error { return t.requiredLeases(leases) },
-		func() error { t.KV, err = elements(kv, "kv"); return err },
-		func() error { t.Timers, err = elements(timers, "timers"); return err },
+		func() error { t.KV, err = elements(kv, "kv", TransactionKVOps); return err },
+		func() error { t.Timers, err = elements(timers, "timers", anyNumber); return err },
 		func() error { return t.positions(positions) },
 	} {
 		if err := read(); err != nil {
@@ -96,8 +97,13 @@ func asError(prefix string, err error) error {
 	return badBody(prefix, err)
 }
 
-// elements splits an array that the scanner has found valid into the texts of its elements. Absent and null are empty.
-func elements(raw []byte, name string) ([][]byte, error) {
+// anyNumber is the bound of an array that has none but the size of the body.
+const anyNumber = math.MaxInt - 1
+
+// elements splits an array that the scanner has found valid into the texts of its elements. Absent and null are empty. Of an array
+// that has more than most elements it returns one more than that and leaves the rest alone: a body of 64 MiB has room for thirty
+// million, and a list of their texts takes many times as much memory.
+func elements(raw []byte, name string, most int) ([][]byte, error) {
 	if nothing(raw) {
 		return nil, nil
 	}
@@ -106,14 +112,14 @@ func elements(raw []byte, name string) ([][]byte, error) {
 	}
 	var list [][]byte
 	s := scanner{data: raw}
-	for ok := s.open('['); ok && s.element(); {
+	for ok := s.open('['); ok && len(list) <= most && s.element(); {
 		list = append(list, s.value())
 	}
 	return list, nil
 }
 
 func (t *Transaction) requiredLeases(raw []byte) error {
-	list, err := elements(raw, "requiredLeases")
+	list, err := elements(raw, "requiredLeases", anyNumber)
 	for i, element := range list {
 		lease, ok := leaseID(element)
 		if !ok {
@@ -134,7 +140,7 @@ type rawOperation struct {
 }
 
 func (t *Transaction) operations(raw []byte) error {
-	list, err := elements(raw, "operations")
+	list, err := elements(raw, "operations", anyNumber)
 	for i, element := range list {
 		if err := t.operation(element, fmt.Sprintf("operations[%d]", i)); err != nil {
 			return err
@@ -249,7 +255,7 @@ func (t *Transaction) ack(o *rawOperation, path string) error {
 }
 
 func (t *Transaction) positions(raw []byte) error {
-	list, err := elements(raw, "positions")
+	list, err := elements(raw, "positions", MaxPositions)
 	if len(list) > MaxPositions {
 		return rollBack("more than %d positions", MaxPositions)
 	}

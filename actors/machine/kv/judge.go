@@ -16,6 +16,16 @@ type change struct {
 	value         []byte
 	expiresMicros uint64
 	version       *uint64
+	// counted tells that the value is a number that an incr made.
+	counted bool
+}
+
+// inline is up to which size the value is kept in the row.
+func (c *change) inline() int {
+	if c.counted {
+		return inlineNumberBytes
+	}
+	return inlineBytes
 }
 
 // op judges one operation that is no read: either it changes something, or it holds, or it says why not.
@@ -96,7 +106,7 @@ func (p *Plan) incr(r Reader, i int, row *Row) error {
 	}
 	result.Value = next
 	p.changes = append(p.changes, change{
-		at: place{op.Namespace, op.Key}, old: row, value: next, expiresMicros: expires, version: &result.Version,
+		at: place{op.Namespace, op.Key}, old: row, value: next, expiresMicros: expires, version: &result.Version, counted: true,
 	})
 	return nil
 }

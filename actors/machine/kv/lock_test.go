@@ -232,6 +232,7 @@ func TestForeignRowsHoldTheirSlot(t *testing.T) {
 		"5": "", "null": "", `"a"`: "", `{}`: "", `[{"owner":"a"}]`: "", `{"x":{"owner":"b"},"owner":"a"}`: "a", `{"owner":null,"since":5}`: "",
 		`{"owner":"\u0061","since":"soon"}`: "a", `{"OWNER":"a"}`: "", `{"owner":["a"]}`: "", `{"own\u0065r":"a"}`: "a", large: "",
 		`{"x":"\",\"owner\":\"b","owner":"a"}`: "a", `{"":1,"owner":"a"}`: "a",
+		`{"owner":"\ud800"}`: "", `{"owner":"a","owner":"\ud800"}`: "", `{"\ud800":1,"owner":"a"}`: "a", `{"owner":"\ud83d\ude00"}`: "\U0001f600",
 	} {
 		r := newRig(t)
 		version := r.one(in(LockNamespace, put("l#0", value))).Version

@@ -31,6 +31,9 @@ const (
 	// entry. A larger one becomes a chunk of its own, which keeps its bucket alive as long as the row; MoveChunks gives the
 	// bucket back.
 	inlineBytes = 8 << 10
+	// inlineNumberBytes is the same for a number that an incr makes, of which nobody knows before it is made how long it is: a call
+	// has to reckon with the longest.
+	inlineNumberBytes = 256
 	// MaxVersion is where versions end: what a number of a JSON client holds exactly (state 2.1).
 	MaxVersion = 1<<53 - 1
 	// MaxTTLSeconds is 100 years; more counts as that much (state 1.5).

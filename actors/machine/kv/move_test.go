@@ -105,7 +105,7 @@ func TestWritesStayWithinTheirEstimates(t *testing.T) {
 			t.Errorf("%s: wrote %d keys of %d, %d bytes of %d", what, k, keys, b, bytes)
 		}
 	}
-	for _, size := range []int{1, inlineBytes, inlineBytes + 1, inlineBytes, 20 * inlineBytes} {
+	for _, size := range []int{1, inlineNumberBytes, inlineNumberBytes + 1, inlineBytes, inlineBytes + 1, inlineBytes, 20 * inlineBytes} {
 		for _, count := range []int{1, 3, 100} {
 			ops := make([]command.KVOp, count)
 			for i := range ops {

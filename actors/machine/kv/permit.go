@@ -2,10 +2,11 @@ package kv
 
 import (
 	"bytes"
-	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"queen/raftlog/command"
 )
@@ -103,10 +104,10 @@ func members(object []byte, visit func(name string, value []byte)) {
 	rest, ok := bytes.CutPrefix(object, []byte("{"))
 	for ok {
 		n := valueEnd(rest)
-		name, isText := unquoted(rest[:n])
-		if !isText || n >= len(rest) || rest[n] != ':' {
+		if n == 0 || n >= len(rest) || rest[0] != '"' || rest[n] != ':' {
 			return
 		}
+		name, _ := unquoted(rest[:n])
 		rest = rest[n+1:]
 		n = valueEnd(rest)
 		if n == 0 {
@@ -138,7 +139,8 @@ func valueEnd(text []byte) int {
 	return len(text)
 }
 
-// unquoted reads a JSON string; ok is false for any other value.
+// unquoted reads a JSON string; ok is false for any other value, and for a string that is no text since half of a surrogate pair
+// stands alone in it: two of those must not become one (messaging 2.1).
 func unquoted(value []byte) (text string, ok bool) {
 	if len(value) < 2 || value[0] != '"' || value[len(value)-1] != '"' {
 		return "", false
@@ -146,6 +148,9 @@ func unquoted(value []byte) (text string, ok bool) {
 	if bytes.IndexByte(value, '\\') < 0 {
 		return string(value[1 : len(value)-1]), true
 	}
-	err := json.Unmarshal(value, &text)
-	return text, err == nil
+	plain, err := jsontext.AppendUnquote(nil, value)
+	if err != nil {
+		return "", false
+	}
+	return string(plain), true
 }

@@ -142,7 +142,7 @@ func (p *Plan) write(r Reader, w Writer) error {
 			continue
 		}
 		row := &Row{ExpiresMicros: c.expiresMicros, UpdatedMicros: p.nowMicros}
-		x.put(p.tenant, c.at, c.old, row, c.value)
+		x.put(p.tenant, c.at, c.old, row, c.value, c.inline())
 		*c.version = row.Version
 	}
 	if err := x.account.write(r, w); err != nil {

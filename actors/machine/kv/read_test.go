@@ -73,7 +73,7 @@ func TestPageLimitsAreClamped(t *testing.T) {
 		if x.counters, err = readCounters(r.store); err != nil {
 			t.Fatal(err)
 		}
-		x.put(tenantA, at, nil, &Row{}, []byte("1"))
+		x.put(tenantA, at, nil, &Row{}, []byte("1"), inlineBytes)
 		if err := x.account.write(r.store, r.store); err != nil {
 			t.Fatal(err)
 		}

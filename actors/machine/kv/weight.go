@@ -10,8 +10,6 @@ const (
 	// a bucket before and after, the count of its namespace. writeBytes is what they take without names and value.
 	writeKeys  = 6
 	writeBytes = 6*32 + 128
-	// numberBytes is what an incr writes at most into its row: a longer number is a chunk.
-	numberBytes = inlineBytes
 	// lockBytes is what a permit takes at most without the owner: a value that somebody else has put in its place is kept by
 	// a renewal.
 	lockBytes = inlineBytes
@@ -28,7 +26,7 @@ func Weigh(ops []command.KVOp) (keys, bytes int) {
 		value := 0
 		switch {
 		case op.Kind == command.KVIncr:
-			value = numberBytes
+			value = inlineNumberBytes // a longer number is a chunk
 		case len(op.Value) <= inlineBytes:
 			value = len(op.Value)
 		}

@@ -13,8 +13,9 @@ type writing struct {
 	account
 }
 
-// put writes a row in place of old, which may be nil. The version of row is given out here.
-func (x *writing) put(tenant uuid.UUID, at place, old, row *Row, value []byte) {
+// put writes a row in place of old, which may be nil. The version of row is given out here. A value of up to inline bytes is kept
+// in the row.
+func (x *writing) put(tenant uuid.UUID, at place, old, row *Row, value []byte, inline int) {
 	x.counters.lastVersion++
 	row.Version = x.counters.lastVersion
 	key := layout.KV(tenant, at.namespace, at.key)
@@ -23,7 +24,7 @@ func (x *writing) put(tenant uuid.UUID, at place, old, row *Row, value []byte) {
 		rows, bytes = 0, bytes-int64(at.charge(old.valueBytes()))
 		x.unlink(key, old)
 	}
-	if len(value) <= inlineBytes {
+	if len(value) <= inline {
 		row.Inline = value
 	} else {
 		row.Chunk = x.chunk(key, append([]byte(nil), value...))
