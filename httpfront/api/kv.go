@@ -42,7 +42,7 @@ type kvUse struct {
 const rowAnswerBytes = 640
 
 func useOfKV(ops []command.KVOp, limits command.KVLimits) (use kvUse) {
-	value, listed := int64(limits.ValueBytes), int64(0)
+	value, listed, lists := int64(limits.ValueBytes), int64(0), int64(0)
 	for i := range ops {
 		kind, rows := ops[i].Kind, int64(1)
 		use.writes = use.writes || kind.Writes()
@@ -50,18 +50,19 @@ func useOfKV(ops []command.KVOp, limits command.KVLimits) (use kvUse) {
 		switch {
 		case kind == command.KVGetMany:
 			rows = int64(len(ops[i].Keys))
-			listed += rows * value
+			listed, lists = listed+rows*value, lists+1
 		case kind == command.KVGetPrefix && ops[i].KeysOnly:
 			rows = int64(ops[i].Limit)
 		case kind == command.KVGetPrefix:
 			rows = int64(ops[i].Limit)
-			listed += rows * value
+			listed, lists = listed+rows*value, lists+1
 		default: // shows the value that it has found, whatever the others have shown
 			use.answerBytes += value
 		}
 		use.answerBytes += rows * rowAnswerBytes
 	}
-	use.answerBytes += min(listed, int64(limits.ReadBytes)+value)
+	// Of the bytes that they share each may exceed what is left by one row (state 2.8).
+	use.answerBytes += min(listed, int64(limits.ReadBytes)+lists*value)
 	return use
 }
 
