@@ -102,6 +102,10 @@ func TestTimersWithoutAKey_8_1(t *testing.T) {
 	need(t, client.Configure("secret", map[string]any{"encryptionEnabled": true}), 200)
 	needRefusal(t, postTimers(client, scheduleOf("plain", "k", farAway), scheduleOf("secret", "k", farAway)), 503, "encryption_unavailable", "encryption_unavailable")
 	needTransactionRefusal(t, client.Transaction(map[string]any{"timers": []timerOp{scheduleOf("secret", "k", farAway)}}), 503, "encryption_unavailable")
+	// A refusal that a key would not change is not worth another try.
+	own := scheduleOf("secret", "k", farAway).with(map[string]any{"encrypted": true})
+	needTimerRefusal(t, postTimers(client, own), 400, "timers_bad_request", "timers_bad_op")
+	needRolledBack(t, client.Transaction(map[string]any{"timers": []timerOp{own}}), "bad_request")
 	need(t, client.Delete(timerPath("secret", "cancelled")), 200)
 	eventually(t, delivery, func() (bool, string) {
 		shown := peekTimer(t, client, "secret", "waiting")

@@ -165,8 +165,8 @@ func checkTimerNames(queue, key, partition string) error {
 type timersPlan struct {
 	api     *API
 	request *httpfront.Request
-	// inflatable is how many bytes may still be decompressed, inflated how many were: what a call takes in memory and in its entry
-	// is bounded, whatever its payloads claim.
+	// inflatable is how many bytes may be decompressed, inflated how many were: what a call takes in work, in memory and in its
+	// entry is bounded, whatever its payloads claim.
 	inflatable, inflated int
 	// encrypts remembers what has been asked of queues.
 	encrypts map[string]bool
@@ -181,7 +181,10 @@ func (p *timersPlan) schedule(planned *command.TimerOp, op *wire.TimerOp) error 
 	if !known {
 		var err error
 		if encrypts, err = p.api.encrypts(p.request.Tenant, op.Queue); err != nil {
-			return err
+			if !op.Encrypted {
+				return err
+			}
+			encrypts = true // and refuses the operation, with a key or without
 		}
 		p.encrypts[op.Queue] = encrypts
 	}
@@ -225,12 +228,22 @@ func (p *timersPlan) seal(planned *command.TimerOp) error {
 var errNoMoreInflating = errors.New("the payloads of the call expand too far together")
 
 func (p *timersPlan) inflate(payload []byte) ([]byte, error) {
-	plain, err := inflate.JSON(payload, p.inflatable-p.inflated)
-	if errors.Is(err, inflate.ErrTooLarge) && p.inflated > 0 {
+	left := p.inflatable - p.inflated
+	if left <= 0 {
 		return nil, errNoMoreInflating
 	}
-	p.inflated += len(plain)
-	return plain, err
+	plain, err := inflate.JSON(payload, left)
+	if err == nil {
+		p.inflated += len(plain)
+		return plain, nil
+	}
+	if errors.Is(err, inflate.ErrTooLarge) && p.inflated > 0 {
+		err = errNoMoreInflating
+	}
+	// It may have taken all the work that was left before it failed: a call full of such payloads would keep the node busy for
+	// minutes.
+	p.inflated = p.inflatable
+	return nil, err
 }
 
 func timerResults(ops []command.TimerOp, applied []command.TimerOpResult) []wire.TimerResult {
