@@ -213,7 +213,7 @@ func (m *model) fileTimer(t *modelTimer) {
 	m.minted++
 	m.letters = append(m.letters, &modelLetter{
 		id: m.mint('d', m.minted), queue: p.queue.id, partition: p.id, partitionUUID: p.uuid, partitionName: p.name, group: "__timer__",
-		offset: 1<<62 + t.number, reason: t.reason, hasReason: true, retries: t.attempts, failed: m.now,
+		offset: 1<<52 + t.number, reason: t.reason, hasReason: true, retries: t.attempts, failed: m.now,
 		message: modelMessage{Message: *t.message(payload, encrypted), txid: t.op.Txid, stamp: t.created},
 	})
 }

@@ -134,6 +134,9 @@ func TestTimerThatCannotFireIsADeadLetter_3_6(t *testing.T) {
 		if letter.ConsumerGroup != "__timer__" || letter.RetryCount != 3 {
 			t.Errorf("got %+v", letter)
 		}
+		if letter.Offset > 1<<53-1 {
+			t.Errorf("offset %d is not exact for clients that read numbers as floating point", letter.Offset)
+		}
 		if letter.TransactionID != "bad" {
 			continue
 		}

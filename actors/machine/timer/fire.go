@@ -36,8 +36,9 @@ type FireOutput struct {
 // Group is the group under which dead letters of timers are filed (state 3.6).
 const Group = "__timer__"
 
-// letterOffset is above every offset that a log reaches, so that no message is taken for one that is dead.
-const letterOffset = 1 << 62
+// letterOffset is above every offset that a log reaches, so that no message is taken for one that is dead, and low enough that a
+// client that reads numbers of JSON as floating point tells two letters apart.
+const letterOffset = 1 << 52
 
 // maxLetterBytes is how much of a compressed payload a dead letter keeps. The text of the largest payload that an entry carries
 // would not fit the chunks of one, and a timer that can neither fire nor be filed would stand in front of all others for ever.
