@@ -104,7 +104,7 @@ func TestTimersWithoutAKey_8_1(t *testing.T) {
 	needTransactionRefusal(t, client.Transaction(map[string]any{"timers": []timerOp{scheduleOf("secret", "k", farAway)}}), 503, "encryption_unavailable")
 	// A refusal that a key would not change is not worth another try.
 	own := scheduleOf("secret", "k", farAway).with(map[string]any{"encrypted": true})
-	needTimerRefusal(t, postTimers(client, own), 400, "timers_bad_request", "timers_bad_op")
+	needRefusal(t, postTimers(client, own), 400, "timers_bad_request", "timers_bad_op")
 	needRolledBack(t, client.Transaction(map[string]any{"timers": []timerOp{own}}), "bad_request")
 	need(t, client.Delete(timerPath("secret", "cancelled")), 200)
 	eventually(t, delivery, func() (bool, string) {
